@@ -1,8 +1,7 @@
 //! Counters: how many operations of an endpoint have completed.
 
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::ffi::{c_int, c_void};
-use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,11 +9,11 @@ use crate::abi::entries::fi_cntr_attr;
 use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_cntr, fid_cntr, fid_domain};
 use crate::abi::*;
+use crate::bound::Bound;
 use crate::domain::Domain;
-use crate::endpoint::Endpoint;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
-use crate::wait::{self, WaitObject};
+use crate::wait::{self, Patience, Told, WaitObject};
 
 /// A counter.
 #[repr(C)]
@@ -26,11 +25,7 @@ pub(crate) struct Counter {
     /// What the application has seen of the two.
     seen: Cell<(u64, u64)>,
     /// Endpoints whose operations it counts.
-    endpoints: RefCell<Vec<*const Endpoint>>,
-    wait: Option<WaitObject>,
-    wait_kind: u32,
-    /// Somebody sleeps on the descriptor, or is about to, and was not woken yet.
-    armed: Cell<bool>,
+    pub(crate) bound: Bound,
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -65,51 +60,13 @@ impl Counter {
     pub(crate) fn count(&self, failed: bool) {
         let cell = if failed { &self.errors } else { &self.value };
         cell.set(cell.get().wrapping_add(1));
-        if self.armed.get() {
-            self.wake();
-        }
-    }
-
-    /// It has changed, and nobody may ring for that.
-    #[cold]
-    fn wake(&self) {
-        self.armed.set(false);
-        if let Some(wait) = &self.wait {
-            wait.call();
-        }
+        self.bound.wake();
     }
 
     /// The application has changed it.
     fn was_set(&self) -> c_int {
-        if self.armed.get() {
-            self.wake();
-        }
+        self.bound.wake();
         0
-    }
-
-    /// An endpoint counts here from now on.
-    pub(crate) fn add(&self, endpoint: &Endpoint) -> Result<(), i32> {
-        let mut endpoints = self.endpoints.borrow_mut();
-        if endpoints.contains(&core::ptr::from_ref(endpoint)) {
-            return Ok(());
-        }
-        if let Some(wait) = &self.wait {
-            let added = wait.add(endpoint.wake_fd(), endpoint.number);
-            added.map_err(|errno| errno.raw_os_error())?;
-        }
-        endpoints.push(endpoint);
-        Ok(())
-    }
-
-    /// An endpoint closes.
-    pub(crate) fn remove(&self, endpoint: &Endpoint) {
-        let gone = core::ptr::from_ref(endpoint);
-        let mut endpoints = self.endpoints.borrow_mut();
-        let before = endpoints.len();
-        endpoints.retain(|known| *known != gone);
-        if let (true, Some(wait)) = (endpoints.len() < before, &self.wait) {
-            wait.remove(endpoint.wake_fd());
-        }
     }
 
     /// Whether the application has seen all, and the descriptor becomes readable with the next
@@ -119,24 +76,11 @@ impl Counter {
         if self.has_news() {
             return false;
         }
-        if let Some(wait) = &self.wait {
-            wait.heard();
-            self.armed.set(true);
-        }
-        let armed = self.endpoints.borrow().iter().all(|endpoint| {
-            // SAFETY: an endpoint takes itself out before it goes.
-            unsafe { (**endpoint).arm() }
-        });
-        // Arming makes progress once more.
-        armed && !self.has_news()
+        self.bound.arm(true) && !self.has_news()
     }
 
     pub(crate) fn has_news(&self) -> bool {
         self.seen.get() != self.state()
-    }
-
-    pub(crate) fn has_descriptor(&self) -> bool {
-        self.wait.is_some()
     }
 
     /// Operations that succeeded and failed.
@@ -145,10 +89,7 @@ impl Counter {
     }
 
     pub(crate) fn progress(&self) {
-        for endpoint in self.endpoints.borrow().iter() {
-            // SAFETY: an endpoint takes itself out before it goes.
-            unsafe { (**endpoint).progress() };
-        }
+        self.bound.progress();
     }
 }
 
@@ -163,7 +104,7 @@ pub(crate) unsafe extern "C" fn open(
         if counter.is_null() {
             return Err(FI_EINVAL);
         }
-        let (mut wait, mut wait_kind) = (None, FI_WAIT_UNSPEC);
+        let (mut wait, mut kind) = (None, FI_WAIT_UNSPEC);
         // SAFETY: C passes attributes or null.
         if let Some(attr) = unsafe { attr.as_ref() } {
             if attr.flags != 0 {
@@ -173,7 +114,7 @@ pub(crate) unsafe extern "C" fn open(
             if attr.events != FI_CNTR_EVENTS_COMP {
                 return Err(FI_ENOSYS);
             }
-            (wait, wait_kind) = (WaitObject::asked(attr.wait_obj)?, attr.wait_obj);
+            (wait, kind) = (WaitObject::asked(attr.wait_obj)?, attr.wait_obj);
         }
         let object = Arc::new(Counter {
             head: Head::new(fid_cntr {
@@ -185,10 +126,7 @@ pub(crate) unsafe extern "C" fn open(
             value: Cell::new(0),
             errors: Cell::new(0),
             seen: Cell::new((0, 0)),
-            endpoints: RefCell::default(),
-            wait,
-            wait_kind,
-            armed: Cell::new(false),
+            bound: Bound::new(wait, kind),
         });
         // SAFETY: checked.
         unsafe { *counter = object::hand_out(object) };
@@ -277,10 +215,9 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let counter: &Counter = unsafe { object::object(counter) };
-        let deadline = u64::try_from(timeout)
-            .ok()
-            .map(|ms| Instant::now() + Duration::from_millis(ms));
-        let (mut patience, mut told) = (wait::Patience::new(), wait::Told::new());
+        let deadline = wait::deadline(timeout);
+        let (mut patience, mut told) = (Patience::new(), Told::new());
+        let on_descriptor = counter.bound.has_descriptor();
         let errors = {
             let _turn = counter.domain.enter();
             counter.errors.get()
@@ -296,21 +233,18 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
                 if counter.errors.get() != errors {
                     return Err(FI_EAVAIL);
                 }
-                if counter.wait.is_some() && !counter.may_sleep() {
+                if on_descriptor && !counter.may_sleep() {
                     continue;
                 }
-                // SAFETY: an endpoint takes itself out before it goes.
-                unsafe { told.look("fi_cntr_wait", &counter.endpoints.borrow()) };
+                counter.bound.tell(&mut told, "fi_cntr_wait");
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(FI_ETIMEDOUT);
             }
-            match &counter.wait {
-                Some(wait) => {
-                    let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-                    wait.sleep(left.unwrap_or(wait::LONGEST).min(wait::LONGEST));
-                }
-                None => patience.step(),
+            if on_descriptor {
+                counter.bound.sleep(deadline);
+            } else {
+                patience.step();
             }
         }
     })
@@ -321,7 +255,7 @@ unsafe extern "C" fn control(fid: *mut fid, what: c_int, argument: *mut c_void) 
         // SAFETY: C passes what it was given, and room for what the command gives.
         unsafe {
             let counter: &Counter = object::object(fid);
-            wait::control(counter.wait.as_ref(), counter.wait_kind, what, argument)
+            counter.bound.control(what, argument)
         }
     })
 }

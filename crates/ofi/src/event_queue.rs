@@ -190,9 +190,7 @@ unsafe extern "C" fn sread(
     ffi_guard::size(|| {
         // SAFETY: C passes what it was given.
         let queue: &EventQueue = unsafe { object::object(queue) };
-        let deadline = u64::try_from(timeout)
-            .ok()
-            .map(|ms| Instant::now() + Duration::from_millis(ms));
+        let deadline = wait::deadline(timeout);
         let mut events = queue.events();
         while events.is_empty() {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));

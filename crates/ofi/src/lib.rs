@@ -31,6 +31,7 @@ mod access;
 mod address_vector;
 mod atomic;
 mod auto_progress;
+mod bound;
 mod call;
 #[cfg(test)]
 #[path = "../../shm/src/process/child.rs"]

@@ -100,6 +100,12 @@ impl WaitObject {
     }
 }
 
+/// When a wait of so many ms is over; never, if they are negative.
+pub(crate) fn deadline(ms: c_int) -> Option<Instant> {
+    let ms = u64::try_from(ms).ok()?;
+    Some(Instant::now() + Duration::from_millis(ms))
+}
+
 /// A wait without a descriptor: polls, then gives way, then sleeps for short times.
 pub(crate) struct Patience {
     polls: u32,
@@ -225,7 +231,7 @@ unsafe fn is_quiet(fid: *mut fid, again: bool) -> Result<bool, i32> {
             }
             class::CNTR => {
                 let counter: &Counter = object::object(fid);
-                if !counter.has_descriptor() {
+                if !counter.bound.has_descriptor() {
                     return Ok(true);
                 }
                 let _turn = counter.domain.enter();

@@ -1,6 +1,6 @@
 //! What libfabric calls: queues are opened, read, signalled and closed.
 
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
@@ -10,9 +10,10 @@ use crate::abi::entries::{fi_cq_attr, fi_cq_err_entry};
 use crate::abi::errno::*;
 use crate::abi::objects::{fi_ops_cq, fid_cq, fid_domain};
 use crate::abi::*;
+use crate::bound::Bound;
 use crate::errors::text_of;
 use crate::object::{self, Head};
-use crate::wait::{self, WaitObject};
+use crate::wait::WaitObject;
 use crate::{ffi_guard, log};
 
 static OPS: fi_ops = fi_ops {
@@ -85,11 +86,8 @@ pub(crate) unsafe extern "C" fn open(
             last: Cell::new(core::ptr::null_mut()),
             entry,
             idle: Idle::new(),
-            endpoints: RefCell::default(),
-            wait,
-            wait_kind: attr.wait_obj,
+            bound: Bound::new(wait, attr.wait_obj),
             threshold: attr.wait_cond == FI_CQ_COND_THRESHOLD,
-            armed: Cell::new(false),
             signals: Default::default(),
         });
         // SAFETY: checked.
@@ -103,7 +101,7 @@ unsafe extern "C" fn control(fid: *mut fid, what: c_int, argument: *mut c_void) 
         // SAFETY: C passes what it was given, and room for what the command gives.
         unsafe {
             let queue: &Queue = object::object(fid);
-            wait::control(queue.wait.as_ref(), queue.wait_kind, what, argument)
+            queue.bound.control(what, argument)
         }
     })
 }
@@ -189,9 +187,7 @@ unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
         // Its caller is hardly ever the thread that waits.
         let _turn = queue.domain.enter_alone();
         queue.signals.give();
-        if let Some(wait) = &queue.wait {
-            wait.call();
-        }
+        queue.bound.call();
         Ok(())
     })
 }

@@ -8,16 +8,16 @@ mod idle;
 mod read;
 mod signal;
 
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use std::sync::Arc;
 
 use crate::abi::objects::fid_cq;
 use crate::abi::*;
+use crate::bound::Bound;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::node::Node;
 use crate::object::{Head, Object};
-use crate::wait::WaitObject;
 
 pub(crate) use self::calls::open;
 use self::idle::Idle;
@@ -34,15 +34,10 @@ pub(crate) struct Queue {
     /// Bytes of a completion in the application's format.
     entry: usize,
     idle: Idle,
-    /// Endpoints that report here; each makes progress when the queue is read.
-    endpoints: RefCell<Vec<*const Endpoint>>,
-    wait: Option<WaitObject>,
-    wait_kind: u32,
+    /// Endpoints that report here. Nobody sleeps while the list holds anything.
+    bound: Bound,
     /// The condition of `sread` is a number of completions.
     threshold: bool,
-    /// Somebody sleeps on the descriptor, or is about to, and was not woken yet. Never while the
-    /// list holds anything.
-    armed: Cell<bool>,
     signals: Signals,
 }
 
@@ -69,25 +64,14 @@ impl Queue {
             let last = self.last.get();
             if last.is_null() {
                 self.first.set(node);
-                // Only an empty list is slept on.
-                if self.armed.get() {
-                    self.wake();
-                }
+                // A call of another thread, or about another queue, may have put it here, so that
+                // nobody rings for it. Only an empty list is slept on.
+                self.bound.wake();
             } else {
                 (*last).next = node;
             }
         }
         self.last.set(node);
-    }
-
-    /// Something is there that a call of another thread, or about another queue, has put here:
-    /// nobody may ring for it.
-    #[cold]
-    fn wake(&self) {
-        self.armed.set(false);
-        if let Some(wait) = &self.wait {
-            wait.call();
-        }
     }
 
     /// Takes the oldest completion out.
@@ -106,26 +90,13 @@ impl Queue {
 
     /// An endpoint reports here from now on.
     pub(crate) fn add(&self, endpoint: &Endpoint) -> Result<(), i32> {
-        let mut endpoints = self.endpoints.borrow_mut();
-        if endpoints.contains(&core::ptr::from_ref(endpoint)) {
-            return Ok(());
-        }
-        if let Some(wait) = &self.wait {
-            let added = wait.add(endpoint.wake_fd(), endpoint.number);
-            added.map_err(|errno| errno.raw_os_error())?;
-        }
-        endpoints.push(endpoint);
-        Ok(())
+        self.bound.add(endpoint)
     }
 
     /// An endpoint closes: what it has not reported yet is forgotten, since the memory of its nodes
     /// may go.
     pub(crate) fn remove(&self, endpoint: &Endpoint) {
-        let gone = core::ptr::from_ref(endpoint);
-        self.endpoints.borrow_mut().retain(|known| *known != gone);
-        if let Some(wait) = &self.wait {
-            wait.remove(endpoint.wake_fd());
-        }
+        self.bound.remove(endpoint);
         let mut node = self.first.replace(core::ptr::null_mut());
         self.last.set(core::ptr::null_mut());
         while !node.is_null() {
@@ -145,12 +116,7 @@ impl Queue {
     /// True if anything moved.
     #[inline(always)]
     pub(crate) fn progress(&self) -> bool {
-        let mut moved = false;
-        for endpoint in self.endpoints.borrow().iter() {
-            // SAFETY: an endpoint takes itself out before it goes.
-            moved |= unsafe { (**endpoint).progress() };
-        }
-        moved
+        self.bound.progress()
     }
 
     /// Whether nothing is there, and the descriptor becomes readable as soon as something is:
@@ -160,18 +126,7 @@ impl Queue {
         if self.has_any() || self.signals.take() {
             return false;
         }
-        if let Some(wait) = &self.wait {
-            if self.signals.all_have_heard() {
-                wait.heard();
-            }
-            self.armed.set(true);
-        }
-        let armed = self.endpoints.borrow().iter().all(|endpoint| {
-            // SAFETY: an endpoint takes itself out before it goes.
-            unsafe { (**endpoint).arm() }
-        });
-        // Arming makes progress once more.
-        armed && !self.has_any()
+        self.bound.arm(self.signals.all_have_heard()) && !self.has_any()
     }
 
     pub(crate) fn has_any(&self) -> bool {

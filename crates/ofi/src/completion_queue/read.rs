@@ -1,7 +1,6 @@
 //! Completions are read: at once, or waited for.
 
 use core::ffi::{c_int, c_void};
-use core::time::Duration;
 use std::time::Instant;
 
 use super::Queue;
@@ -9,7 +8,7 @@ use crate::abi::entries::{fi_cq_err_entry, fi_cq_tagged_entry};
 use crate::abi::errno::*;
 use crate::abi::*;
 use crate::node::{Node, context_of, mark};
-use crate::wait::{LONGEST, Patience, Told};
+use crate::wait::{self, Patience, Told};
 
 /// Why nothing was read.
 pub(super) enum Miss {
@@ -154,11 +153,8 @@ impl Queue {
         if flags & FI_RECV == 0 {
             return FI_ADDR_NOTAVAIL;
         }
-        let endpoints = self.endpoints.borrow();
-        // SAFETY: an endpoint takes itself out before it goes.
-        let mut all = endpoints.iter().map(|endpoint| unsafe { &**endpoint });
-        all.find(|endpoint| endpoint.number == number)
-            .map_or(FI_ADDR_NOTAVAIL, |endpoint| endpoint.address_of(peer))
+        let source = self.bound.at(number, |endpoint| endpoint.address_of(peer));
+        source.unwrap_or(FI_ADDR_NOTAVAIL)
     }
 
     /// # Safety
@@ -171,7 +167,7 @@ impl Queue {
         condition: *const c_void,
         timeout: c_int,
     ) -> Result<usize, i32> {
-        if self.wait_kind == FI_WAIT_NONE {
+        if self.bound.kind() == FI_WAIT_NONE {
             return Err(FI_ENOSYS);
         }
         // A hint only: what is there by the deadline is given. It is the number itself, not where
@@ -206,10 +202,10 @@ impl Queue {
         timeout: c_int,
         since: u32,
     ) -> Result<usize, i32> {
-        let deadline = u64::try_from(timeout)
-            .ok()
-            .map(|ms| Instant::now() + Duration::from_millis(ms));
+        let deadline = wait::deadline(timeout);
         let (mut patience, mut told) = (Patience::new(), Told::new());
+        // The descriptor tells of the first completion.
+        let on_descriptor = self.bound.has_descriptor() && wanted == 1;
         loop {
             let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             {
@@ -224,18 +220,15 @@ impl Queue {
                 if self.signals.heard(since) || over {
                     return Err(FI_EAGAIN);
                 }
-                if self.wait.is_some() && wanted == 1 && !self.may_sleep() {
+                if on_descriptor && !self.may_sleep() {
                     continue;
                 }
-                // SAFETY: an endpoint takes itself out before it goes.
-                unsafe { told.look("fi_cq_sread", &self.endpoints.borrow()) };
+                self.bound.tell(&mut told, "fi_cq_sread");
             }
-            match &self.wait {
-                Some(wait) if wanted == 1 => {
-                    let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-                    wait.sleep(left.unwrap_or(LONGEST).min(LONGEST));
-                }
-                _ => patience.step(),
+            if on_descriptor {
+                self.bound.sleep(deadline);
+            } else {
+                patience.step();
             }
         }
     }

@@ -151,7 +151,7 @@ fn bind_counter(endpoint: &Endpoint, counter: &Arc<Counter>, flags: u64) -> Resu
     if wanted.clone().any(|(_, place)| place.borrow().is_some()) {
         return Err(FI_EINVAL);
     }
-    counter.add(endpoint)?;
+    counter.bound.add(endpoint)?;
     for (_, place) in wanted {
         *place.borrow_mut() = Some(Arc::clone(counter));
     }

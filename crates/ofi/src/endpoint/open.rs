@@ -214,7 +214,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             &counters.write,
         ] {
             if let Some(counter) = &*counter.borrow() {
-                counter.remove(endpoint);
+                counter.bound.remove(endpoint);
             }
         }
         // SAFETY: as above. Nothing else ever holds an endpoint.
