@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use limic::settings::FabricUse;
-use limic::{Endpoint, Error, HybridEndpoint, Selector, Settings};
+use limic::{Endpoint, Error, HybridEndpoint, Peer, Selector, Settings};
 use limic_tests::{Cast, Rank, check, content};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{
@@ -93,19 +93,23 @@ fn use_up_descriptors(free: usize) -> Vec<OwnedFd> {
     held
 }
 
+/// An endpoint that has met the other one of two ranks.
+fn met(rank: &Rank) -> (HybridEndpoint, Peer) {
+    let endpoint = HybridEndpoint::open().expect("open");
+    let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+    let mut inbox = [0; 4];
+    endpoint
+        .send_recv(other, 1_u64, b"here", (other, 1), &mut inbox)
+        .expect("a peer");
+    (endpoint, other)
+}
+
 /// A loan lies in memory that its receiver maps when it comes, which takes a descriptor for that
 /// time.
 #[test]
 fn a_loan_arrives_though_no_descriptor_is_free() {
     Cast::new("a_loan_arrives_though_no_descriptor_is_free").run(|rank| {
-        let endpoint = HybridEndpoint::open().expect("open");
-        let peers = rank.connect(&endpoint);
-        let other = peers[1 - rank.rank as usize];
-        // They have met.
-        let mut inbox = [0; 4];
-        endpoint
-            .send_recv(other, 1_u64, b"here", (other, 1), &mut inbox)
-            .expect("a peer");
+        let (endpoint, other) = met(rank);
         if rank.rank == 1 {
             limit_descriptors(few());
             let held = use_up_descriptors(0);
@@ -221,13 +225,7 @@ fn limit_addresses(more: u64) -> (u64, u64) {
 fn a_loan_that_cannot_be_mapped_ends_its_receive_alone() {
     const LEN: usize = 64 << 20;
     Cast::new("a_loan_that_cannot_be_mapped_ends_its_receive_alone").run(|rank| {
-        let endpoint = HybridEndpoint::open().expect("open");
-        let peers = rank.connect(&endpoint);
-        let other = peers[1 - rank.rank as usize];
-        let mut inbox = [0; 4];
-        endpoint
-            .send_recv(other, 1_u64, b"here", (other, 1), &mut inbox)
-            .expect("a peer");
+        let (endpoint, other) = met(rank);
         if rank.rank == 1 {
             let (soft, hard) = limit_addresses(LEN as u64 / 4);
             let _ = rank.link.exchange(&[]);

@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 
 use limic::internals::{
-    Capabilities, INLINE_CAPACITY, Locality, Query, ReceiverPace, Row, RowSource,
-    SLOW_RECEIVER_EAGER, Table,
+    INLINE_CAPACITY, Locality, Query, ReceiverPace, Row, RowSource, SLOW_RECEIVER_EAGER, Table,
 };
 use limic::settings::{ByteSize, Path};
 
@@ -54,15 +53,7 @@ pub(super) type Measured = BTreeMap<u64, BTreeMap<Way, Times>>;
 
 /// The path that the built-in table takes for a message.
 fn built_in(locality: Locality, bytes: u64) -> Path {
-    let query = Query {
-        bytes,
-        locality,
-        pace: ReceiverPace::Steady,
-        vectored: false,
-        peer_readable: false,
-        capabilities: Capabilities::ALL,
-    };
-    let choice = Table::built_in().choose(&query);
+    let choice = Table::built_in().choose(&Query::new(bytes, locality));
     choice.map_or(Path::Pipeline, |choice| choice.path)
 }
 

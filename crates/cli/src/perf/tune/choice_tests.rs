@@ -45,12 +45,8 @@ fn table(rows: Vec<Row>) -> Table {
 
 fn path(table: &Table, bytes: u64, pace: ReceiverPace) -> Path {
     let query = Query {
-        bytes,
-        locality: HERE,
         pace,
-        vectored: false,
-        peer_readable: false,
-        capabilities: Capabilities::ALL,
+        ..Query::new(bytes, HERE)
     };
     table.choose(&query).expect("everything can be done").path
 }

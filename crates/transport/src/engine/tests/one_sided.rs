@@ -20,10 +20,24 @@ const LEN: usize = 200_000;
 /// More than all staging buffers hold.
 const LONG: usize = 16 << 20;
 
+/// An endpoint whose one-sided accesses need their owners' help.
+fn open_helped() -> Engine {
+    open_with(|with| with.allowed(PathSet::EMPTY.with(Path::Pipeline)))
+}
+
+/// An access to a region's first bytes, for a record that asks for it.
+fn first_bytes(key: u64) -> RegionAccess {
+    RegionAccess {
+        id: 1,
+        key,
+        offset: 0,
+        len: 8,
+    }
+}
+
 #[test]
 fn access_with_the_owners_help_counts_at_the_side_that_asked() {
-    let open = || open_with(|with| with.allowed(PathSet::EMPTY.with(Path::Pipeline)));
-    let (mut owner, mut peer) = (open(), open());
+    let (mut owner, mut peer) = (open_helped(), open_helped());
     let (_, of_owner) = attach_both(&mut owner, &mut peer);
     let (_, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
     let (data, mut room) = (vec![2_u8; LEN], vec![0_u8; LEN]);
@@ -66,8 +80,7 @@ fn access_with_the_owners_help_counts_at_the_side_that_asked() {
 #[test]
 fn accesses_beyond_those_that_the_owner_helps_with_at_a_time_wait_and_are_done() {
     const ACCESSES: usize = 5000;
-    let open = || open_with(|with| with.allowed(PathSet::EMPTY.with(Path::Pipeline)));
-    let (mut owner, mut peer) = (open(), open());
+    let (mut owner, mut peer) = (open_helped(), open_helped());
     let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
     let (_, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
     let data = [2_u8; 8];
@@ -107,19 +120,12 @@ fn accesses_beyond_those_that_the_owner_helps_with_at_a_time_wait_and_are_done()
 
 #[test]
 fn accesses_that_a_peer_does_not_wait_for_have_a_bound() {
-    let open = || open_with(|with| with.allowed(PathSet::EMPTY.with(Path::Pipeline)));
-    let (mut owner, mut peer) = (open(), open());
+    let (mut owner, mut peer) = (open_helped(), open_helped());
     let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
     let (region, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
-    let access = RegionAccess {
-        id: 1,
-        key,
-        offset: 0,
-        len: 8,
-    };
     let mut asked = 0;
     while owner.cx.peers.is_alive(of_peer) {
-        outbox::control(&mut peer.cx, of_owner, access.encode(frame::PUT));
+        outbox::control(&mut peer.cx, of_owner, first_bytes(key).encode(frame::PUT));
         peer.progress();
         owner.progress();
         asked += 1;
@@ -138,19 +144,12 @@ fn accesses_that_a_peer_does_not_wait_for_have_a_bound() {
 fn a_turn_takes_no_longer_the_more_reads_of_a_region_wait() {
     const FEW: u16 = 4000;
     const MANY: u16 = 60_000;
-    let open = || open_with(|with| with.allowed(PathSet::EMPTY.with(Path::Pipeline)));
-    let (mut owner, mut peer) = (open(), open());
+    let (mut owner, mut peer) = (open_helped(), open_helped());
     let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
     let (region, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
-    let access = RegionAccess {
-        id: 1,
-        key,
-        offset: 0,
-        len: 8,
-    };
     let [few, many] = [FEW, MANY].map(|count| {
         while owner.cx.peers.get(of_peer).expect("known").served < count {
-            outbox::control(&mut peer.cx, of_owner, access.encode(frame::GET));
+            outbox::control(&mut peer.cx, of_owner, first_bytes(key).encode(frame::GET));
             owner.progress();
         }
         let turns = (0..200).map(|_| {
