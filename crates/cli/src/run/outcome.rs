@@ -1,9 +1,10 @@
 //! How ranks end, and the job's exit code that follows from it.
 
 use rustix::process::WaitStatus;
+use serde::{Deserialize, Serialize};
 
 /// How a rank ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Ending {
     /// It exited with this code.
     Exited(i32),

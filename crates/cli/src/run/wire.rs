@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::binding;
+use super::outcome::Ending;
 
 /// What a host says first, on a line of its own.
 pub(super) const GREETING: &str = concat!("limic host ", env!("CARGO_PKG_VERSION"));
@@ -55,8 +56,8 @@ pub(super) enum Report {
     Taken,
     /// Rank 0 takes no input any more.
     Refused,
-    /// A rank ended: its process number, whether it exited by itself, and its exit code or signal.
-    Ended(u32, i32, bool, i32),
+    /// A rank ended: its process number, and how.
+    Ended(u32, i32, Ending),
     /// The ranks could not be started: why, and the exit code for that.
     Failed(String, u8),
     /// No process of the job is left on this host.

@@ -63,11 +63,7 @@ impl Launcher {
     }
 
     pub(super) fn rank_ended(&mut self, rank: u32, pid: i32, ending: Ending) {
-        let (is_exit, value) = match ending {
-            Ending::Exited(code) => (true, code),
-            Ending::Killed(signal) => (false, signal),
-        };
-        self.report(&Report::Ended(rank, pid, is_exit, value));
+        self.report(&Report::Ended(rank, pid, ending));
     }
 
     /// No process is left.

@@ -227,11 +227,7 @@ impl Job {
                 self.input = Input::Wanted;
             }
             Report::Refused if number == 0 => self.input = Input::Closed,
-            Report::Ended(rank, pid, is_exit, value) if ranks.contains(&rank) => {
-                let ending = match is_exit {
-                    true => Ending::Exited(value),
-                    false => Ending::Killed(value),
-                };
+            Report::Ended(rank, pid, ending) if ranks.contains(&rank) => {
                 let name = remote.part.host.clone();
                 self.count_end(rank as usize, ending, format_args!("pid {pid} on {name}"));
             }
