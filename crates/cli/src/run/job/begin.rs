@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::process::getpid;
+use rustix::process::{Rlimit, getpid};
 
 use super::super::guard::{self, Guard};
 use super::super::output::Sink;
@@ -60,22 +60,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, RunError> {
 /// tell.
 pub(crate) fn run_host(start: &Start, wire: Wire) -> Result<(), RunError> {
     let mut launcher = Launcher::new(wire);
-    let failed = |launcher: &mut Launcher, error| {
-        launcher.fail(&error);
-        launcher.finish();
-        Ok(())
-    };
-    let directory = start.directory.clone();
-    if let Err(source) = std::env::set_current_dir(&directory) {
-        return failed(&mut launcher, RunError::Directory { directory, source });
-    }
-    let cpus = match place(start.bind, start.count) {
-        Ok(cpus) => cpus,
-        Err(error) => return failed(&mut launcher, error),
-    };
-    let files = match reserve_files(start.count, true) {
-        Ok(files) => files,
-        Err(error) => return failed(&mut launcher, error),
+    let (cpus, files) = match prepare(start) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            launcher.fail(&error);
+            launcher.finish();
+            return Ok(());
+        }
     };
     let (signals, mask) = take_signals()?;
     // Hosts may be names for one machine: each has a mark of its own.
@@ -113,6 +104,17 @@ pub(crate) fn run_host(start: &Start, wire: Wire) -> Result<(), RunError> {
         }
     }
     job.serve()
+}
+
+/// Enters the ranks' working directory, and lets this process hold their descriptors. Gives the CPU
+/// of each rank, and the former limit on open files if it was raised.
+fn prepare(start: &Start) -> Result<(Vec<Option<usize>>, Option<Rlimit>), RunError> {
+    let directory = start.directory.clone();
+    if let Err(source) = std::env::set_current_dir(&directory) {
+        return Err(RunError::Directory { directory, source });
+    }
+    let cpus = place(start.bind, start.count)?;
+    Ok((cpus, reserve_files(start.count, true)?))
 }
 
 fn place(policy: Option<binding::Policy>, ranks: u32) -> Result<Vec<Option<usize>>, RunError> {
