@@ -50,13 +50,9 @@ pub(super) fn parse(text: &str) -> Result<Host, String> {
 /// Gives each host its ranks in one block: as evenly as it goes, or each as many as it has room for
 /// until all have their place. Hosts that get none are left out.
 pub(super) fn distribute(hosts: &[Host], ranks: u32) -> Result<Vec<Part>, String> {
-    let rooms: Vec<u32> = hosts
-        .iter()
-        .filter_map(|host| host.room)
-        .map(u32::from)
-        .collect();
     let number = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
-    if !rooms.is_empty() && rooms.len() < hosts.len() {
+    let rooms = hosts.iter().filter(|host| host.room.is_some()).count();
+    if rooms > 0 && rooms < hosts.len() {
         return Err("give each host a number of ranks, or none".into());
     }
     let mut first = 0;
