@@ -171,16 +171,17 @@ impl Job {
 
     /// Does what the launcher says. Once it is gone, the ranks end.
     pub(super) fn serve_launcher(&mut self) {
-        let wire = |job: &mut Self| match &mut job.control {
-            Control::Launcher(launcher) => launcher.wire.take(),
-            Control::Server(_) => None,
+        let Control::Launcher(launcher) = &mut self.control else {
+            return;
         };
-        let Some(mut taken) = wire(self) else { return };
-        taken.flush();
-        let mut is_open = taken.read();
+        let Some(wire) = &mut launcher.wire else {
+            return;
+        };
+        wire.flush();
+        let mut is_open = wire.read();
         let mut orders = Vec::new();
         loop {
-            match taken.next() {
+            match wire.next() {
                 Ok(Some(order)) => orders.push(order),
                 Ok(None) => break,
                 Err(_) => {
@@ -189,8 +190,8 @@ impl Job {
                 }
             }
         }
-        if let Control::Launcher(launcher) = &mut self.control {
-            launcher.wire = is_open.then_some(taken);
+        if !is_open {
+            launcher.wire = None;
         }
         for order in orders {
             self.obey(order);
