@@ -51,7 +51,7 @@ fn first_order(wire: &mut Wire) -> Result<Option<Box<Start>>, rustix::io::Errno>
         }
         let left = end.saturating_duration_since(Instant::now());
         let wanted = wire.interests();
-        let mut fds = wanted.map(|(fd, flags)| PollFd::new(fd, flags));
+        let mut fds = wanted.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags));
         if poll(&mut fds, Timespec::try_from(left).ok().as_ref())? == 0 {
             return Ok(None);
         }

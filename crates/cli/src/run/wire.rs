@@ -2,7 +2,7 @@
 //! the program that logged in there. Both are of one version, which the greeting makes sure of.
 
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -109,14 +109,14 @@ impl Wire {
     }
 
     /// Its two descriptors, and what to poll for on each.
-    pub(super) fn interests(&self) -> [(&OwnedFd, PollFlags); 2] {
+    pub(super) fn interests(&self) -> [(BorrowedFd<'_>, PollFlags); 2] {
         let wanted = |flag, is_wanted| match is_wanted {
             true => flag,
             false => PollFlags::empty(),
         };
         [
-            (&self.input, wanted(PollFlags::IN, self.has_room())),
-            (&self.output, wanted(PollFlags::OUT, self.pending())),
+            (self.input.as_fd(), wanted(PollFlags::IN, self.has_room())),
+            (self.output.as_fd(), wanted(PollFlags::OUT, self.pending())),
         ]
     }
 

@@ -76,7 +76,7 @@ impl Launcher {
         self.over();
         while let Some(wire) = self.wire.as_mut().filter(|wire| wire.pending()) {
             let [_, (fd, flags)] = wire.interests();
-            match poll(&mut [PollFd::new(fd, flags)], Some(&PATIENCE)) {
+            match poll(&mut [PollFd::from_borrowed_fd(fd, flags)], Some(&PATIENCE)) {
                 Ok(0) => return,
                 _ => wire.flush(),
             }
@@ -95,8 +95,7 @@ impl Launcher {
 
     pub(super) fn interests(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let wire = self.wire.as_ref().map(Wire::interests);
-        let both = wire.into_iter().flatten();
-        both.map(|(fd, flags)| (fd.as_fd(), flags))
+        wire.into_iter().flatten()
     }
 
     /// The input of rank 0, if it is to be polled for room.

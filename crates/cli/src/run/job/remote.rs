@@ -2,7 +2,7 @@
 //! what they print, and decides when the job ends.
 
 use std::io::IsTerminal;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
@@ -77,8 +77,7 @@ impl Remote {
 
     pub(super) fn interests(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
         let wire = self.wire.as_ref().map(Wire::interests);
-        let both = wire.into_iter().flatten();
-        both.map(|(fd, flags)| (fd.as_fd(), flags))
+        wire.into_iter().flatten()
     }
 
     pub(super) fn greet_by(&self) -> Option<Instant> {
