@@ -14,7 +14,7 @@ use copies::Copies;
 use limic::internals::{Locality, Row};
 use limic::settings::{Settings, Variable};
 use limic::topology::Summary;
-use paths::{NetworkState, PathState};
+use paths::{NetworkState, PathState, Refusals};
 use placement::Placement;
 
 /// Say what this machine offers: topology, paths, memory, thresholds, settings
@@ -161,7 +161,7 @@ impl Info {
         Self {
             limic: env!("CARGO_PKG_VERSION"),
             topology: Summary::current(),
-            paths: paths::states(settings),
+            paths: paths::states(settings, &Refusals::find_out()),
             networks: paths::network_states(settings),
             placement: Placement::try_out(settings),
             copies: Copies::choose(settings),

@@ -51,11 +51,10 @@ const fn meaning(path: Path) -> &'static str {
 }
 
 /// Every path that settings can name.
-pub(super) fn states(settings: &Settings) -> Vec<PathState> {
-    let refused = Refusals::find_out();
+pub(super) fn states(settings: &Settings, refused: &Refusals) -> Vec<PathState> {
     Path::settable()
         .map(|path| {
-            let (reason, remedy) = off(settings, path, &refused).unzip();
+            let (reason, remedy) = off(settings, path, refused).unzip();
             let state = if reason.is_some() {
                 State::Off
             } else {
@@ -73,13 +72,13 @@ pub(super) fn states(settings: &Settings) -> Vec<PathState> {
 }
 
 /// What the kernel says of each single-copy engine.
-struct Refusals {
+pub(super) struct Refusals {
     cma: Option<limic_copy::Refused>,
     kmod: Option<limic_copy::Refused>,
 }
 
 impl Refusals {
-    fn find_out() -> Self {
+    pub(super) fn find_out() -> Self {
         Self {
             cma: limic_copy::explain().available.err(),
             kmod: limic_copy::Kmod::open().err(),
@@ -165,9 +164,12 @@ pub(super) fn network_states(settings: &Settings) -> Vec<NetworkState> {
 }
 
 /// What a pair of endpoints at this distance can do here.
-pub(super) fn capabilities(settings: &Settings, locality: Locality) -> Capabilities {
-    let refused = Refusals::find_out();
-    let on = |path: &Path| off(settings, *path, &refused).is_none();
+pub(super) fn capabilities(
+    settings: &Settings,
+    locality: Locality,
+    refused: &Refusals,
+) -> Capabilities {
+    let on = |path: &Path| off(settings, *path, refused).is_none();
     let mut capabilities = Capabilities::ALL;
     capabilities.paths = Path::settable().filter(on).collect::<PathSet>();
     if locality != Locality::SameProcess {
@@ -189,7 +191,7 @@ mod tests {
             .with_environment([("LIMIC_PATHS", "inline,eager,pipeline")])
             .build()
             .unwrap();
-        let states = states(&settings);
+        let states = states(&settings, &Refusals::find_out());
         let cma = states.iter().find(|state| state.path == "cma").unwrap();
         assert_eq!(cma.state, State::Off);
         assert!(cma.reason.as_ref().unwrap().contains("LIMIC_PATHS"));

@@ -4,7 +4,7 @@ use limic::internals::{History, Locality, Question, Receiver, ReceiverPace, Send
 use limic::networks;
 use limic::settings::{ByteSize, LineLatency, Settings};
 
-use super::paths;
+use super::paths::{self, Refusals};
 
 /// What is said of the message beside its receiver and its length.
 #[derive(Debug, Clone, clap::Args)]
@@ -54,7 +54,8 @@ pub(super) fn text(
     message: &Message,
 ) -> Result<String, WhyError> {
     let to = to.trim();
-    let receiver = receiver(settings, to, message.slow_receiver)?;
+    let refusals = Refusals::find_out();
+    let receiver = receiver(settings, to, message.slow_receiver, &refusals)?;
     let ByteSize(bytes) = size.parse()?;
     let question = Question {
         slices: message.slices.unwrap_or(1) as usize,
@@ -77,8 +78,10 @@ pub(super) fn text(
     if let Receiver::Near { locality, .. } = receiver {
         text.push_str(&about_the_pair(settings, locality, message));
     }
-    for network in paths::network_states(settings) {
-        if let (true, Some(reason)) = (network.network == to, &network.reason) {
+    if let Receiver::Network(_) = receiver {
+        let mut networks = paths::network_states(settings).into_iter();
+        let network = networks.find(|network| network.network == to);
+        if let Some(reason) = network.and_then(|network| network.reason) {
             text.push_str(&format!("  {to} is off here: {reason}\n"));
         }
     }
@@ -87,7 +90,7 @@ pub(super) fn text(
         .refused
         .iter()
         .map(|refused| refused.path.name());
-    for state in paths::states(settings) {
+    for state in paths::states(settings, &refusals) {
         let concerns = (needs_module && state.path == "kmod")
             || refused.clone().any(|path| path == state.path);
         if let (true, Some(reason)) = (concerns, &state.reason) {
@@ -97,7 +100,12 @@ pub(super) fn text(
     Ok(text)
 }
 
-fn receiver(settings: &Settings, to: &str, slow: bool) -> Result<Receiver, WhyError> {
+fn receiver(
+    settings: &Settings,
+    to: &str,
+    slow: bool,
+    refusals: &Refusals,
+) -> Result<Receiver, WhyError> {
     let receiver = match to {
         "kernel" => Receiver::Module,
         "tcp" | "verbs" => Receiver::Network(networks::limits(to).ok_or(WhyError::NotBuilt)?),
@@ -111,7 +119,7 @@ fn receiver(settings: &Settings, to: &str, slow: bool) -> Result<Receiver, WhyEr
             return Ok(Receiver::Near {
                 locality,
                 pace,
-                capabilities: paths::capabilities(settings, locality),
+                capabilities: paths::capabilities(settings, locality, refusals),
             });
         }
     };
