@@ -1,16 +1,14 @@
-//! The hand-over of a cache line between two CPUs, by itself: it says how far apart they really are
-//!.
+//! The hand-over of a cache line between two CPUs, by itself: it says how far apart they are.
 
 use std::time::Duration;
 
 use limic_measure::{MeasureError, ranks};
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
-use super::copies::Copies;
 use super::loops::{Kind, Order};
 use super::memory::Memory;
 use super::partner::Partner;
-use super::{SHAPES, into_error, timed};
+use super::{into_error, timed};
 
 /// Of the shortest round; long enough for the two processes to meet.
 const ROUNDS: usize = 5;
@@ -41,13 +39,7 @@ pub(super) fn pinned<T>(
 }
 
 fn measure(first: usize, second: usize) -> Result<Duration, MeasureError> {
-    let order = Order {
-        kind: Kind::CacheLine,
-        bytes: 8,
-        shape: SHAPES[0],
-        copies: Copies::Libc,
-        iterations: ITERATIONS,
-    };
+    let order = Order::without_ring(Kind::CacheLine, 8, ITERATIONS);
     let mut memory = Memory::map(order.bytes)?;
     let mut partner = Partner::start(&mut memory, Some((first, second)))?;
     let mut best = Duration::MAX;

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 
 use super::copies::Copies;
 use super::memory::Memory;
-use super::wake;
+use super::{SHAPES, wake};
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -104,6 +104,17 @@ pub(super) struct Order {
 
 impl Order {
     pub(super) const BYTES: usize = 48;
+
+    /// For a kind that has no ring, and copies as libc does if it copies at all.
+    pub(super) fn without_ring(kind: Kind, bytes: usize, iterations: u64) -> Self {
+        Self {
+            kind,
+            bytes,
+            shape: SHAPES[0],
+            copies: Copies::Libc,
+            iterations,
+        }
+    }
 
     pub(super) fn encode(&self) -> [u8; Self::BYTES] {
         let numbers = [

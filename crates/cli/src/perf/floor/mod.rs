@@ -161,7 +161,7 @@ struct Floor<'a> {
     progress: ProgressBar,
 }
 
-/// Where a round's time goes, for one shape.
+/// The times of one ring with one kind of copy instructions.
 struct Candidate {
     order: Order,
     /// The least time of an iteration in the first rounds.
@@ -186,7 +186,8 @@ impl Floor<'_> {
         let shapes: Vec<&Shape> = shapes.iter().filter(fits).collect();
         let share = |candidates: usize| self.args.timed.round() / candidates as f64;
         let short = share(shapes.len() * all_copies.len());
-        let fixed = self.args.timed.rounds.iterations.is_some() || kind.wakes();
+        let wakes = kind.wakes().then_some(wake::WAKES);
+        let given = self.args.timed.rounds.iterations.or(wakes);
         let each = shapes
             .iter()
             .flat_map(|shape| all_copies.iter().map(move |copies| (**shape, *copies)));
@@ -196,15 +197,12 @@ impl Floor<'_> {
                 bytes,
                 shape,
                 copies,
-                iterations: match self.args.timed.rounds.iterations {
-                    None if kind.wakes() => wake::WAKES,
-                    asked => asked.unwrap_or(1),
-                },
+                iterations: given.unwrap_or(1),
             };
             if let Err(error) = self.go(&order) {
                 return self.failed(kind, error);
             }
-            if !fixed {
+            if given.is_none() {
                 order.iterations = self.calibrate(order, short)?;
             }
             candidates.push(Candidate {
@@ -216,7 +214,7 @@ impl Floor<'_> {
         if candidates.len() > 1 {
             self.drop_hopeless(&mut candidates)?;
             let round = share(candidates.len());
-            for candidate in candidates.iter_mut().filter(|_| !fixed) {
+            for candidate in candidates.iter_mut().filter(|_| given.is_none()) {
                 candidate.order.iterations = ((round / candidate.first) as u64).max(1);
             }
         }

@@ -135,13 +135,7 @@ impl KernelWake {
 
     /// Microseconds of a wake-up out of an epoll set.
     pub(in crate::perf) fn measure(&mut self) -> Result<f64, MeasureError> {
-        let order = Order {
-            kind: Kind::EpollWake,
-            bytes: 0,
-            shape: super::SHAPES[0],
-            copies: crate::perf::floor::copies::Copies::Libc,
-            iterations: WAKES,
-        };
+        let order = Order::without_ring(Kind::EpollWake, 0, WAKES);
         let time = super::timed(&order, &mut self.memory, &mut self.partner);
         let time = time.map_err(super::into_error)?.as_secs_f64();
         Ok(time * 1e6 / WAKES as f64)
