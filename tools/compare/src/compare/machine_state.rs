@@ -35,7 +35,7 @@ pub(super) struct Pass {
     /// None if nothing could be read.
     pub(super) line_latency_us_least: Option<f64>,
     pub(super) line_latency_us_most: Option<f64>,
-    /// The time of the pass, repetitions included.
+    /// How long the pass took.
     pub(super) seconds: f64,
 }
 

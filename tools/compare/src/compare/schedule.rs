@@ -33,7 +33,10 @@ impl Schedule<'_> {
         let begin = Instant::now();
         'rounds: for round in 1_u32.. {
             let mut short = state.short(self.patterns, self.plan.rounds);
-            short.retain(|(pattern, _)| self.takers(state, *pattern).next().is_some());
+            short.retain(|(pattern, _)| {
+                let mut subjects = self.subjects.iter();
+                subjects.any(|subject| takes(subject, *pattern, state))
+            });
             if short.is_empty() {
                 break;
             }
@@ -71,14 +74,6 @@ impl Schedule<'_> {
         Ok(short.into_iter().map(|(_, words)| words).collect())
     }
 
-    /// Those who run a pattern, and did not hang in it before.
-    fn takers(&self, state: &State, pattern: Pattern) -> impl Iterator<Item = &Subject> {
-        let here = move |subject: &&Subject| {
-            subject.can(pattern) && !state.samples.given_up(pattern, subject.name())
-        };
-        self.subjects.iter().filter(here)
-    }
-
     /// All subjects once. Returns the line latency after the last one, if any ran.
     fn pass(&self, pass: &mut Pass, state: &mut State, limic: &Path) -> Option<f64> {
         let (turn, pattern) = (pass.round as usize - 1, pass.pattern);
@@ -86,10 +81,10 @@ impl Schedule<'_> {
         for at in 0..self.subjects.len() {
             // Another subject begins each round.
             let subject = &self.subjects[(turn + at) % self.subjects.len()];
-            let name = subject.name();
-            if !subject.can(pattern) || state.samples.given_up(pattern, name) {
+            if !takes(subject, pattern, state) {
                 continue;
             }
+            let name = subject.name();
             let before = shm_cleanup::Before::now();
             let outcome = subject.measure(pattern, self.plan, self.cpus);
             if let Some(why) = &outcome.failure {
@@ -103,4 +98,9 @@ impl Schedule<'_> {
         }
         reading
     }
+}
+
+/// Whether a subject runs a pattern, and did not hang in it before.
+fn takes(subject: &Subject, pattern: Pattern, state: &State) -> bool {
+    subject.can(pattern) && !state.samples.given_up(pattern, subject.name())
 }
