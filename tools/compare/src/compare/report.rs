@@ -97,12 +97,11 @@ impl Report {
     }
 
     fn plot(&self) -> Result<String, Failure> {
+        let drawn = drawn(self.rows.iter().map(|row| row.distance));
         let panel = |pattern: Pattern| {
-            // One distance to a picture: the first one, which is the near one where there are two.
-            let first = self.rows.first().map(|row| row.distance);
             let rows = || {
                 let rows = self.rows.iter();
-                rows.filter(|row| row.pattern == pattern && Some(row.distance) == first)
+                rows.filter(|row| row.pattern == pattern && row.distance == drawn)
             };
             let line = |(at, name): (usize, &&'static str)| plot::Line {
                 name: (*name).to_owned(),
@@ -134,6 +133,11 @@ pub(super) fn distances(rows: impl Iterator<Item = Option<Distance>>) -> Vec<Opt
     let mut found: Vec<Option<Distance>> = rows.collect();
     found.dedup();
     found
+}
+
+/// The one that is in the picture of some rows: the first one, which is near where there are two.
+pub(super) fn drawn(mut rows: impl Iterator<Item = Option<Distance>>) -> Option<Distance> {
+    rows.next().flatten()
 }
 
 fn row(

@@ -27,7 +27,7 @@ pub(super) fn render(report: &Report) -> String {
 }
 
 /// The line above a table of one distance.
-pub(super) fn title(distance: Option<Distance>) -> String {
+fn title(distance: Option<Distance>) -> String {
     distance.map_or_else(
         || "\n".to_owned(),
         |one| format!("\nwhile the CPUs are {}\n", one.name()),

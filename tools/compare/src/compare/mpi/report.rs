@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::super::machine_state::{Distance, Distances};
 use super::super::pattern::{Pattern, Plan};
 use super::super::ratio::{Judged, Point, Ratio, Score};
-use super::super::report::{Shown, point_name};
+use super::super::report::{Shown, drawn, point_name};
 use super::super::run::Run;
 use super::super::samples::Samples;
 use super::super::targets::Against;
@@ -126,15 +126,14 @@ impl Report {
 
     fn plot(&self) -> Result<String, Failure> {
         let names = self.names();
-        // One distance to a picture: the first one, which is the near one where there are two.
-        let first = self.rows.first().map(|row| row.distance);
+        let drawn = drawn(self.rows.iter().map(|row| row.distance));
         let panel = |pattern: Pattern| {
             let mut lines = Vec::new();
             for (color, name) in names.iter().enumerate() {
                 let rows = || {
                     let rows = self.rows.iter();
                     rows.filter(move |row| {
-                        let here = Some(row.distance) == first && row.pattern == pattern;
+                        let here = row.distance == drawn && row.pattern == pattern;
                         here && row.mpi == *name
                     })
                 };
