@@ -1,5 +1,6 @@
 //! What a test wants to know about processes.
 
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// Nanoseconds of the clock that all processes share.
@@ -104,6 +105,14 @@ pub fn mappings() -> usize {
 #[must_use]
 pub fn open_descriptors() -> usize {
     descriptors().len()
+}
+
+/// The numbers of all open descriptors of this process, and of the one that reads them.
+#[must_use]
+pub fn descriptor_numbers() -> Vec<RawFd> {
+    let entries = std::fs::read_dir("/proc/self/fd").expect("a list");
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.collect()
 }
 
 /// What the open descriptors of this process are, for people.

@@ -1,6 +1,7 @@
 //! Wrong arguments get clear errors, never a panic. One process is enough.
 
 use limic::{Endpoint, Error, HybridEndpoint, Peer, Settings, ShmEndpoint, World};
+use limic_tests::process::descriptor_numbers;
 use limic_tests::{Cast, Random, skip};
 
 #[test]
@@ -167,17 +168,14 @@ fn too_few_descriptors_are_a_clear_error() {
             let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("getrlimit");
             let first = ShmEndpoint::open().expect("enough descriptors");
             // One that this process inherited may have a high number: the limit is on numbers.
-            let used: Vec<u64> = std::fs::read_dir("/proc/self/fd")
-                .expect("the list of descriptors")
-                .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-                .collect();
+            let used = descriptor_numbers();
             let mut refused = 0;
             for free in 0..16 {
-                let limit = (0_u64..)
+                let limit = (0..)
                     .filter(|number| !used.contains(number))
                     .nth(free)
                     .expect("a free number");
-                setrlimit(Resource::RLIMIT_NOFILE, limit, most).expect("setrlimit");
+                setrlimit(Resource::RLIMIT_NOFILE, limit as u64, most).expect("setrlimit");
                 let Err(error) = ShmEndpoint::open() else {
                     continue;
                 };

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use limic::settings::FabricUse;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, Selector, Settings};
+use limic_tests::process::descriptor_numbers;
 use limic_tests::{Cast, Rank, check, content};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{
@@ -24,14 +25,7 @@ fn limit_descriptors(most: u64) -> u64 {
 
 /// A limit that leaves some descriptors free, however many are open.
 fn few() -> u64 {
-    open_numbers().into_iter().max().unwrap_or(0) as u64 + 20
-}
-
-/// The numbers of all open descriptors.
-fn open_numbers() -> Vec<RawFd> {
-    let open = std::fs::read_dir("/proc/self/fd").expect("a list");
-    let numbers = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    numbers.collect()
+    descriptor_numbers().into_iter().max().unwrap_or(0) as u64 + 20
 }
 
 /// Tries for a while what cannot succeed.
@@ -359,7 +353,7 @@ fn one_process_leaves_descriptors_for_others() {
 fn a_process_that_breaks_its_connections_leaves_descriptors_for_others() {
     let name = "a_process_that_breaks_its_connections_leaves_descriptors_for_others";
     leave_descriptors(name, |victim| {
-        let before = open_numbers();
+        let before = descriptor_numbers();
         // A victim that is slow is no refusal.
         let (mut met, mut refused) = (0, 0);
         while met < 2 * FEW_DESCRIPTORS && refused < 5 {
@@ -368,7 +362,7 @@ fn a_process_that_breaks_its_connections_leaves_descriptors_for_others() {
                 continue;
             };
             met += 1;
-            for number in open_numbers() {
+            for number in descriptor_numbers() {
                 if !before.contains(&number) {
                     // It is no socket, or one that is not connected, or this breaks it.
                     let _ = shutdown(number, Shutdown::Both);

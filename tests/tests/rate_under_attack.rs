@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use limic::settings::{Path, PathSet, Settings};
 use limic::{Endpoint, HybridEndpoint, OwnedRecv, OwnedSend, Peer, RegionKey, Tag};
 use limic_tests::attacker::{Scribble, writable_segments};
-use limic_tests::process::{monotonic_ns, socket_name, vanish};
+use limic_tests::process::{descriptor_numbers, monotonic_ns, socket_name, vanish};
 use limic_tests::{Cast, Random, Rank};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::socket::{
@@ -189,7 +189,7 @@ fn attack(
     before: &Before,
 ) {
     let address = |peer: &Peer| socket_name(&endpoint.peer_address(*peer).expect("known"));
-    let mut descriptors = open_numbers();
+    let mut descriptors = descriptor_numbers();
     descriptors.retain(|number| !before.descriptors.contains(number));
     let sockets = descriptors.into_iter().filter_map(|number| {
         // SAFETY: used for nothing but to ask what it is, and errors are answers too.
@@ -214,15 +214,6 @@ fn attack(
         }
     }
     vanish();
-}
-
-/// The numbers of all open descriptors.
-fn open_numbers() -> Vec<i32> {
-    let entries = std::fs::read_dir("/proc/self/fd").expect("proc");
-    let names = entries.flatten().map(|entry| entry.file_name());
-    names
-        .filter_map(|name| name.to_str()?.parse().ok())
-        .collect()
 }
 
 /// Exchanges of each window, by its number, as far as they lie within it.
@@ -304,7 +295,7 @@ fn stay(rank: &Rank) {
 
 fn take_part(rank: &Rank, act: Act) {
     stay(rank);
-    let descriptors = open_numbers();
+    let descriptors = descriptor_numbers();
     let mut settings = Settings::builder();
     if matches!((act, rank.rank), (Act::Read, HOSTILE)) {
         settings = settings.allowed(PathSet::EMPTY.with(Path::Pipeline));
