@@ -1,8 +1,22 @@
-//! What a hostile process can do to the memory that it shares with others.
+//! What a hostile process can do to the memory that it shares with others, and at their sockets.
 
 use std::ops::Range;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
 use crate::Random;
+
+/// A connection to the socket of an endpoint, by its abstract name, without the library; `None` if
+/// it is refused. Without a free descriptor it is an error.
+pub fn intrude(name: &str) -> Result<Option<OwnedFd>, Errno> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
+    let address = UnixAddr::new_abstract(name.as_bytes()).expect("a name");
+    let connected = connect(socket.as_raw_fd(), &address);
+    Ok(connected.ok().map(|()| socket))
+}
 
 /// Mappings of limic's shared memory in this process that it may write.
 #[must_use]

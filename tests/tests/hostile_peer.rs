@@ -4,20 +4,10 @@ use std::os::fd::AsRawFd;
 
 use limic::counters::Event;
 use limic::{ADDRESS_LEN, Endpoint, HybridEndpoint, Selector};
-use limic_tests::attacker::{Scribble, writable_segments};
+use limic_tests::attacker::{Scribble, intrude, writable_segments};
 use limic_tests::process::{open_descriptors, socket_name, vanish};
 use limic_tests::{Cast, Random, Rank, check, content};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, send, socket,
-};
-
-/// A connection to an endpoint's socket, without the library.
-fn intrude(name: &str) -> Option<std::os::fd::OwnedFd> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).expect("socket");
-    let address = UnixAddr::new_abstract(name.as_bytes()).expect("a name");
-    connect(socket.as_raw_fd(), &address).ok().map(|()| socket)
-}
+use nix::sys::socket::{MsgFlags, send};
 
 /// Ranks 0 and 1 exchange messages; rank 2 throws all kinds of greetings at rank 0.
 #[test]
@@ -75,7 +65,8 @@ fn silent_connections_are_dropped() {
             let mut silent = Vec::new();
             if rank.rank == 1 {
                 let address = endpoint.peer_address(peers[0]).expect("known");
-                silent.extend((0..300).filter_map(|_| intrude(&socket_name(&address))));
+                let name = socket_name(&address);
+                silent.extend((0..300).filter_map(|_| intrude(&name).expect("socket")));
             }
             let before = open_descriptors();
             let _ = rank.link.exchange(&[]);
@@ -131,7 +122,7 @@ fn throw_garbage(seed: u64, name: &str, address: &[u8]) {
     let mut open = Vec::new();
     let mut sent = 0;
     for round in 0..800_u64 {
-        let Some(connection) = intrude(name) else {
+        let Some(connection) = intrude(name).expect("socket") else {
             continue;
         };
         let mut bytes: Vec<u8> = (0..random.below(300))

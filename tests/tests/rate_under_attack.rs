@@ -14,14 +14,11 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use limic::settings::{Path, PathSet, Settings};
 use limic::{Endpoint, HybridEndpoint, OwnedRecv, OwnedSend, Peer, RegionKey, Tag};
-use limic_tests::attacker::{Scribble, writable_segments};
+use limic_tests::attacker::{Scribble, intrude, writable_segments};
 use limic_tests::process::{descriptor_numbers, monotonic_ns, socket_name, vanish};
 use limic_tests::{Cast, Random, Rank};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, getsockopt, send, socket,
-    sockopt,
-};
+use nix::sys::socket::{MsgFlags, SockType, getsockopt, send, sockopt};
 use nix::unistd::Pid;
 
 const HOSTILE: u32 = 2;
@@ -120,15 +117,11 @@ impl Attacker<'_> {
 
     fn connect(&mut self) {
         for name in &self.names {
-            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-            let Ok(socket) = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None) else {
+            let Ok(connection) = intrude(name) else {
                 self.held.clear();
                 continue;
             };
-            let address = UnixAddr::new_abstract(name.as_bytes()).expect("a name");
-            if connect(socket.as_raw_fd(), &address).is_err() {
-                continue;
-            }
+            let Some(socket) = connection else { continue };
             let garbage = [7; 100];
             if self.random.below(2) == 0 {
                 // It may be refused and closed by now.

@@ -7,13 +7,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use limic::{Endpoint, HybridEndpoint, OwnedSend, Peer, Selector};
-use limic_tests::attacker::{Scribble, writable_segments};
+use limic_tests::attacker::{Scribble, intrude, writable_segments};
 use limic_tests::process::{die, pass, socket_name};
 use limic_tests::{Random, Rank};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockType, UnixAddr, connect, send, socket,
-};
+use nix::sys::socket::{MsgFlags, send};
 use nix::unistd::Pid;
 
 /// When it ends, if the honest ones do not say that they are done.
@@ -129,15 +127,11 @@ fn flood(going: impl Fn() -> bool, random: &mut Random, names: &[String]) {
     let mut held: Vec<OwnedFd> = Vec::new();
     while going() {
         for name in names {
-            let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-            let Ok(socket) = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None) else {
+            let Ok(connection) = intrude(name) else {
                 held.clear();
                 continue;
             };
-            let address = UnixAddr::new_abstract(name.as_bytes()).expect("a name");
-            if connect(socket.as_raw_fd(), &address).is_err() {
-                continue;
-            }
+            let Some(socket) = connection else { continue };
             let garbage: Vec<u8> = (0..random.below(300))
                 .map(|_| random.next_u64() as u8)
                 .collect();
