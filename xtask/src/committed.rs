@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use comfy_table::{CellAlignment, Table, presets};
-use limic_runner::folders::root;
-use limic_runner::{Failure, console};
+use limic_runner::folders::{root, target};
+use limic_runner::{Failure, Job, console};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -16,13 +16,20 @@ pub(crate) type Figures = BTreeMap<String, f64>;
 pub(crate) struct Kind {
     /// What is counted.
     pub(crate) unit: &'static str,
-    /// The command of `cargo xtask`, and the name of the file.
+    /// The command of `cargo xtask`, and the name of the file and of the program.
     pub(crate) command: &'static str,
     /// More than this fraction above the committed figure is a regression.
     pub(crate) tolerance: f64,
 }
 
 impl Kind {
+    /// Builds the program that measures, and gives its path.
+    pub(crate) fn build(&self) -> Result<PathBuf, Failure> {
+        let build = Job::cargo(&["build", "--release", "-p", "limic-benches"], 20);
+        build.args(["--bin", self.command]).run()?;
+        Ok(target().join("release").join(self.command))
+    }
+
     fn path(&self) -> PathBuf {
         root().join(format!("benches/{}.json", self.command))
     }

@@ -1,10 +1,10 @@
 //! Times of the hot paths beside that of a loop of the core's own: a store that a load has to wait
 //! for shows there, and in no count of instructions.
 
+use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-use limic_runner::folders::target;
 use limic_runner::{Failure, Job, Summary};
 use serde::{Deserialize, Serialize};
 
@@ -70,18 +70,10 @@ pub(crate) fn run(update: bool, summary: &mut Summary) -> Result<(), Failure> {
 
 /// The least times, until they are `enough` or the rounds are over.
 fn least(enough: impl Fn(&Figures) -> bool) -> Result<Figures, Failure> {
-    let words = [
-        "build",
-        "--release",
-        "-p",
-        "limic-benches",
-        "--bin",
-        "stalls",
-    ];
-    Job::cargo(&words, 20).run()?;
+    let program = STALLS.build()?;
     let mut least = Figures::new();
     for _ in 0..ROUNDS {
-        time(&mut least)?;
+        time(&program, &mut least)?;
         if enough(&least) {
             break;
         }
@@ -91,8 +83,8 @@ fn least(enough: impl Fn(&Figures) -> bool) -> Result<Figures, Failure> {
 }
 
 /// Times all cases in a process of their own, and keeps what is less than before.
-fn time(least: &mut Figures) -> Result<(), Failure> {
-    let program = Job::new(target().join("release/stalls"), 1);
+fn time(program: &Path, least: &mut Figures) -> Result<(), Failure> {
+    let program = Job::new(program, 1);
     let command = program.shown().to_owned();
     let printed = program
         .capture_quietly()

@@ -65,8 +65,8 @@ pub(crate) fn run(update: bool, summary: &mut Summary) -> Result<(), Failure> {
     print!("{}", COUNTS.table(Some(&reference.instructions), &counts));
     if let Some(difference) = reference.conditions.difference(&conditions) {
         summary.skip_check(&format!(
-            "counts: {difference}, so they cannot be compared; once they are right: \
-             cargo xtask counts --update"
+            "counts: {difference}, so they cannot be compared; once they are right: {}",
+            COUNTS.update()
         ));
         return Ok(());
     }
@@ -77,16 +77,7 @@ pub(crate) fn run(update: bool, summary: &mut Summary) -> Result<(), Failure> {
 
 /// Builds the program of the Rust interface and counts its cases.
 fn measure() -> Result<(Conditions, Figures), Failure> {
-    let words = [
-        "build",
-        "--release",
-        "-p",
-        "limic-benches",
-        "--bin",
-        "counts",
-    ];
-    Job::cargo(&words, 20).run()?;
-    let counted = Counted::run(&target().join("release/counts"), &[])?;
+    let counted = Counted::run(&COUNTS.build()?, &[])?;
     let conditions = Conditions::here(counted.word("features")?)?;
     Ok((conditions, counted.cases))
 }
