@@ -51,8 +51,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     bind: Option<binding::Policy>,
 
-    /// Run on these hosts, in blocks of ranks as equal as can be; with NAME:RANKS, as many on each
-    /// as are said, until all have their place
+    /// Run on these hosts, with consecutive ranks on each, in equal numbers where possible.
+    /// NAME:RANKS gives the most ranks for a host; hosts are filled in this order
     #[arg(long, value_name = "NAME[:RANKS],...", value_delimiter = ',', value_parser = hosts::parse)]
     hosts: Vec<hosts::Host>,
 
