@@ -124,9 +124,10 @@ const TURN_NS: u64 = 10_000_000;
 const MOST_NS: u64 = EVERY_NS << 5;
 /// How long the peer is waited for at first: it comes between two pieces of a message.
 const PATIENCE_NS: u64 = 60_000;
-/// Doublings of that, one for each wait in vain: a peer that sends as much as this endpoint does
-/// comes when its window is used up, and where the hand-over is not what both believe that takes
-/// several times as long. Where something is known, the pauses become longer only afterwards.
+/// Doublings of that, one for each wait in which the peer does not come: one that sends as much as
+/// this endpoint does comes when its window is used up, and where the hand-over is not what both
+/// believe that takes several times as long. Where something is known, the pauses become longer
+/// only afterwards.
 const MOST_PATIENT: u32 = 3;
 
 /// A pause of `pause` nanoseconds after so many doublings.

@@ -5,7 +5,7 @@
 //! late. So a queue looks some more times before it says that nothing is there, as long as that
 //! pays. Whether it does is learned apart for the first empty look after one that found something,
 //! and for later ones: some applications (Open MPI) read until a queue is empty, and want nothing
-//! more then. After many looks in vain a queue gives way to others.
+//! more then. After many empty looks a queue gives way to others.
 
 use core::cell::Cell;
 
@@ -14,18 +14,19 @@ use super::Queue;
 /// Further looks before a queue is called empty: in that time a peer answers that gave its CPU away
 /// before. Of 16, 24, 32 and 64 looks, more were better for MPICH at 8 bytes and at 1 KiB.
 const LOOKS: u32 = 64;
-/// Times that looking longer may be in vain before it is left out.
+/// Times that looking longer may find nothing before it is left out.
 const LUCK: u32 = 4;
-/// Empty looks after which it is tried again then: at first, and after many tries in vain.
+/// Empty looks after which it is tried again then: at first, and after many that found
+/// nothing.
 const PAUSE: u32 = 64;
 const LONGEST_PAUSE: u32 = 4096;
 
 /// How a queue has fared lately.
 #[derive(Debug)]
 pub(super) struct Idle {
-    /// Looks in vain, in a row.
+    /// Empty looks, in a row.
     looks: Cell<u32>,
-    /// For the first look in vain after one that was not, and for later ones.
+    /// For the first empty look after one that found something, and for later ones.
     first: Luck,
     later: Luck,
 }
@@ -37,7 +38,7 @@ struct Luck {
     left: Cell<u32>,
     /// Looks to go until it is tried again, when none are left.
     pause: Cell<u32>,
-    /// How many they are after the next time in vain.
+    /// How many they are after the next try that finds nothing.
     next_pause: Cell<u32>,
 }
 
@@ -100,7 +101,7 @@ impl Idle {
         }
     }
 
-    /// One more look in vain. Whether it is time to give way, after so many.
+    /// One more empty look. Whether it is time to give way, after so many.
     #[inline(always)]
     fn is_over(&self, patience: u32) -> bool {
         let looks = self.looks.get() + 1;
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_look_in_vain_is_judged_apart() {
+    fn the_first_empty_look_is_judged_apart() {
         let idle = Idle::new();
         for _ in 0..LUCK {
             idle.luck().note(false);
