@@ -6,17 +6,17 @@
 //! until no peer says that it accesses it (hazard pointers, Michael 2004).
 //!
 //! # Invariants
-//! - A key is in one place of the table only.
+//! - A key is in one entry of the table only.
 //! - Memory that an access was allowed to is freed only when the word of the access is another one.
 
 use super::Words;
 use crate::ring::{LINE, Memory};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Bytes of a place in the table of exposed regions.
+/// Bytes of an entry in the table of exposed regions.
 pub const REGION_BYTES: usize = LINE;
 
-/// Words of a place in the table: the key, which is 0 where there is no region, and the rest.
+/// Words of an entry of the table: the key, which is 0 where there is no region, and the rest.
 const KEY: usize = 0;
 const ADDRESS: usize = 8;
 const LEN: usize = 16;
@@ -39,23 +39,23 @@ pub struct RegionTerms {
 /// The regions that this endpoint exposes.
 #[derive(Debug)]
 pub struct RegionTable<M> {
-    places: M,
+    entries: M,
     count: u32,
 }
 
 impl<M: Memory> RegionTable<M> {
-    /// Of an area of `count` places.
-    pub const fn new(places: M, count: u32) -> Self {
-        Self { places, count }
+    /// Of an area of `count` entries.
+    pub const fn new(entries: M, count: u32) -> Self {
+        Self { entries, count }
     }
 
-    /// Enters a region, if there is such a place. It is free: nobody says that it accesses the
-    /// region before.
-    pub fn publish(&self, place: u32, key: u64, terms: &RegionTerms) {
-        if place >= self.count {
+    /// Enters a region, if there is an entry of this index. The entry is free: nobody says that it
+    /// accesses the region before.
+    pub fn publish(&self, index: u32, key: u64, terms: &RegionTerms) {
+        if index >= self.count {
             return;
         }
-        let word = |at| self.word(place, at);
+        let word = |at| self.word(index, at);
         word(ADDRESS).store(terms.address, Ordering::Relaxed);
         word(LEN).store(terms.len, Ordering::Relaxed);
         word(ACCESS).store(terms.access, Ordering::Relaxed);
@@ -65,56 +65,56 @@ impl<M: Memory> RegionTable<M> {
         word(KEY).store(key, Ordering::Release);
     }
 
-    /// Removes a region, if it has a place here. Its memory is free when no peer says that it
+    /// Removes a region, if it has an entry here. Its memory is free when no peer says that it
     /// accesses it.
-    pub fn remove(&self, place: u32) {
-        if place < self.count {
-            self.word(place, KEY).store(0, Ordering::Relaxed);
+    pub fn remove(&self, index: u32) {
+        if index < self.count {
+            self.word(index, KEY).store(0, Ordering::Relaxed);
         }
         // Pairs with the fence in `Accessing::begin`: either this side sees what the accessor says,
         // or the accessor sees that the key is gone.
         fence(Ordering::SeqCst);
     }
 
-    fn word(&self, place: u32, at: usize) -> &AtomicU64 {
-        self.places.word64(place as usize * REGION_BYTES + at)
+    fn word(&self, index: u32, at: usize) -> &AtomicU64 {
+        self.entries.word64(index as usize * REGION_BYTES + at)
     }
 }
 
 /// The regions that a peer exposes.
 #[derive(Debug)]
 pub struct PeerRegionTable<W> {
-    places: W,
+    entries: W,
     count: u32,
 }
 
 impl<W: Words> PeerRegionTable<W> {
-    /// Of an area of `count` places.
-    pub const fn new(places: W, count: u32) -> Self {
-        Self { places, count }
+    /// Of an area of `count` entries.
+    pub const fn new(entries: W, count: u32) -> Self {
+        Self { entries, count }
     }
 
-    /// Places for regions.
+    /// Entries for regions.
     pub const fn count(&self) -> u32 {
         self.count
     }
 
-    /// The region under this key, which is not 0, if it is in this place. It may be accessed until
-    /// the access ends that has begun before.
-    pub fn look(&self, place: u32, key: u64) -> Option<RegionTerms> {
-        if place >= self.count {
+    /// The region under this key, which is not 0, if it is in the entry of this index. It may
+    /// be accessed until the access ends that has begun before.
+    pub fn look(&self, index: u32, key: u64) -> Option<RegionTerms> {
+        if index >= self.count {
             return None;
         }
-        let at = place as usize * REGION_BYTES;
+        let at = index as usize * REGION_BYTES;
         // Acquire: pairs with the release in `RegionTable::publish`.
-        if self.places.load_acquire(at + KEY) != key {
+        if self.entries.load_acquire(at + KEY) != key {
             return None;
         }
         Some(RegionTerms {
-            address: self.places.load(at + ADDRESS),
-            len: self.places.load(at + LEN),
-            access: self.places.load(at + ACCESS),
-            origin: self.places.load(at + ORIGIN),
+            address: self.entries.load(at + ADDRESS),
+            len: self.entries.load(at + LEN),
+            access: self.entries.load(at + ACCESS),
+            origin: self.entries.load(at + ORIGIN),
         })
     }
 }

@@ -29,14 +29,14 @@ fn terms(key: u64) -> RegionTerms {
 
 fn take_back(fault: Fault) {
     loom::model(move || {
-        let [places, word, memory] = [(); 3].map(|()| Modelled::new(LINE));
-        let table = RegionTable::new(places.clone(), 1);
+        let [entries, word, memory] = [(); 3].map(|()| Modelled::new(LINE));
+        let table = RegionTable::new(entries.clone(), 1);
         let peer = PeerAccess::new(word.clone());
         let accessed = memory.clone();
         write(&memory, 1);
         table.publish(0, 1, &terms(1));
         let accessor = thread::spawn(move || {
-            let table = PeerRegionTable::new(places, 1);
+            let table = PeerRegionTable::new(entries, 1);
             let accessing = Accessing::new(word);
             for key in [1, 2] {
                 let early = (fault == Fault::SaidLate).then(|| table.look(0, key));
