@@ -5,7 +5,7 @@ use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
 
-use super::{accessed_region, attach_both, open, send, tags};
+use super::{accessed_region, attach_both, open, send, tags, wait_for};
 use crate::engine::Engine;
 use crate::engine::peer::sockets::TIMER;
 use crate::engine::progress::work;
@@ -25,7 +25,7 @@ fn becomes_readable(engine: &Engine, seconds: i64) -> bool {
 fn who_polls_the_descriptor_is_rung() {
     let (mut a, mut b) = (open(1), open(1));
     let (of_b, _) = attach_both(&mut a, &mut b);
-    while !b.arm_for_poll() {}
+    wait_for(|| b.arm_for_poll());
     // Its own look around would make it readable too.
     let (wakeup, events) = (&mut b.cx.wakeup, b.cx.sockets.events());
     let hour = Duration::from_secs(3600);
@@ -38,7 +38,7 @@ fn who_polls_the_descriptor_is_rung() {
 #[test]
 fn who_polls_the_descriptor_looks_around_though_nobody_rings() {
     let mut engine = open(1);
-    while !engine.arm_for_poll() {}
+    wait_for(|| engine.arm_for_poll());
     assert!(becomes_readable(&engine, 60), "it sleeps for ever");
 }
 
@@ -48,7 +48,7 @@ fn an_endpoint_whose_bell_a_peer_has_shut_down_sleeps_and_misses_nothing() {
     let (of_b, at_b) = attach_both(&mut a, &mut b);
     shutdown(b.cx.sockets.doorbell().for_peers(), Shutdown::Both).expect("a socket");
     b.poll_sockets();
-    while !b.arm_for_poll() {}
+    wait_for(|| b.arm_for_poll());
     let (wakeup, events) = (&mut b.cx.wakeup, b.cx.sockets.events());
     let hour = Duration::from_secs(3600);
     wakeup.set_timer(events, TIMER, hour).expect("a timer");
