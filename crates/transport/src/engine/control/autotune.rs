@@ -5,15 +5,16 @@
 //! window of eight only. Paths that a file, the environment or the application asks for are neither
 //! measured nor changed.
 
+use limic_policy::autotune::{Autotuner, Candidate, LEAST_BYTES, Switch};
+use limic_policy::{ByteSize, Path, PathSet};
+use limic_shm::ring::NON_TEMPORAL;
+use limic_shm::world::now_ns;
+
 use crate::Peer;
 use crate::counters::TunedPath;
 use crate::engine::control::pace;
 use crate::engine::cx::Cx;
 use crate::engine::request::Incoming;
-use limic_policy::autotune::{Autotuner, Candidate, LEAST_BYTES, Switch};
-use limic_policy::{ByteSize, Path, PathSet};
-use limic_shm::ring::NON_TEMPORAL;
-use limic_shm::world::now_ns;
 
 /// The candidate for a message for which the table says `table`, and the sample window that
 /// measures it.

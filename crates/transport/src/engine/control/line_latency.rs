@@ -12,13 +12,13 @@
 use limic_policy::{Distance, LineLatency};
 use limic_shm::ring::Memory;
 use limic_shm::sync::{AtomicU64, Ordering};
+use limic_shm::world::now_ns;
 
 use crate::Peer;
 use crate::engine::control::locality;
 use crate::engine::cx::Cx;
 use crate::engine::frame::{self, ControlRecord, Violation};
 use crate::engine::outbox;
-use limic_shm::world::now_ns;
 
 /// Round trips of one measurement: the better half of two batches counts.
 const BATCH: u64 = 8;

@@ -3,13 +3,14 @@
 //! `limic_policy::slow_receiver` says what a message that blocks its sender does to the pace. The
 //! receiver tells by a control record, which costs the sender nothing while nothing changes.
 
+use limic_policy::ReceiverPace;
+use limic_shm::world::now_ns;
+
 use crate::Peer;
 use crate::counters::Event;
 use crate::engine::cx::Cx;
 use crate::engine::frame::Update;
 use crate::engine::outbox;
-use limic_policy::ReceiverPace;
-use limic_shm::world::now_ns;
 
 /// A message came before its receive, and its sender waits for that.
 pub(crate) fn sender_blocked(cx: &mut Cx, from: u32) {

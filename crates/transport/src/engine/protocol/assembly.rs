@@ -1,8 +1,7 @@
 //! The receiver's side of messages that go in fragments: see `fragments`.
 
 use limic_policy::Path;
-use limic_policy::select::LONGEST_EAGER;
-use limic_policy::select::LONGEST_RECYCLED;
+use limic_policy::select::{LONGEST_EAGER, LONGEST_RECYCLED};
 use limic_policy::slow_receiver::LONG;
 
 use crate::buffer::{ReceiveBuffer, Source};

@@ -6,10 +6,6 @@
 //! The word of the accessor, and the owner's table, are each written by one endpoint alone: nobody
 //! else can send a copy elsewhere, or hide one.
 
-use crate::engine::protocol::receive;
-use crate::engine::protocol::regions;
-use crate::engine::protocol::rendezvous;
-use crate::engine::protocol::send;
 use limic_policy::{Path, select};
 use limic_shm::owner::region::RegionTerms;
 
@@ -20,6 +16,7 @@ use crate::engine::frame::{self, Done, RegionAccess};
 use crate::engine::outbox;
 use crate::engine::peer::pair::{REGION_CACHE, ShmPair};
 use crate::engine::peer::table::BacklogEntry;
+use crate::engine::protocol::{receive, regions, rendezvous, send};
 use crate::engine::request::{Operation, ReceiveStage, Receiving, SendStage, Sending, sent};
 use crate::raw::{Access, Posted, RawSlice, RawSliceMut};
 use crate::single_copy::{Failed, RemoteBytes};

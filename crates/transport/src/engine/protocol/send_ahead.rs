@@ -5,6 +5,9 @@
 //! bytes; the sender's holds at most `LIMIC_UNEXPECTED_BYTES` of them. Beyond that, and for longer
 //! messages, the sender waits as ever. `control::pace` says when a receiver is slow.
 
+use limic_policy::Path;
+use limic_shm::world::now_ns;
+
 use crate::buffer::{Window, gather};
 use crate::counters::Event;
 use crate::engine::control::counting;
@@ -12,8 +15,6 @@ use crate::engine::cx::Cx;
 use crate::engine::frame;
 use crate::engine::protocol::arena_message;
 use crate::engine::protocol::eager::Message;
-use limic_policy::Path;
-use limic_shm::world::now_ns;
 
 /// Time without messages ahead after which their memory is given back: longer than a pause between
 /// two phases of a program, since it takes long to make it again.

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use limic_policy::{Path, PathSet};
 use limic_shm::control::Channel;
+use limic_shm::owner::split::SplitTerms;
 
 use super::{
     accessed_region, attach_both, claimer, known, open, open_with, post, send, start_revoke, tags,
@@ -26,7 +27,6 @@ use crate::engine::request::{Incoming, Operation, ReceiveStage};
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSliceMut, RequestId};
 use crate::{Error, Peer, Selector, Tag};
-use limic_shm::owner::split::SplitTerms;
 
 #[test]
 fn a_claim_that_a_living_peer_did_not_make_holds_nobody_up() {

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use limic_policy::{Path, PathSet};
+use limic_shm::owner::split::SplitTerms;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::shared::SharedProducer;
 
@@ -16,7 +17,6 @@ use crate::engine::request::{Operation, ReceiveStage, SendStage};
 use crate::error::Outcome;
 use crate::raw::{Posted, RawSliceMut, RequestId};
 use crate::{Peer, Selector, Tag};
-use limic_shm::owner::split::SplitTerms;
 
 const LEN: usize = 4 << 20;
 /// Longer than anything here takes.
