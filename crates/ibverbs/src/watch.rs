@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use limic_shm::process::{Process, ValueHere};
+use limic_shm::process::{Process, ValueHere, start_thread};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -114,20 +114,8 @@ impl Watch {
                 }
             }; RANGES],
         }));
-        // No signal of the application's is to be handled in the thread.
-        // SAFETY: plain sets of signals, filled before they are read.
-        unsafe {
-            let mut all = std::mem::zeroed();
-            let mut before = std::mem::zeroed();
-            libc::sigfillset(&raw mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-            let started = std::thread::Builder::new()
-                .name("limic-unmap".to_owned())
-                .stack_size(64 << 10)
-                .spawn(move || watch.read_on());
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-            started.map_err(|why| format!("a thread: {why}"))?;
-        }
+        start_thread("limic-unmap", Some(64 << 10), || watch.read_on())
+            .map_err(|why| format!("a thread: {why}"))?;
         Ok(watch)
     }
 

@@ -6,12 +6,11 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use limic_shm::process::{LockHere, Process};
+use limic_shm::process::{LockHere, Process, start_thread};
 
 use crate::abi::errno::*;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
-use crate::threads;
 use crate::wait::{LONGEST, WaitObject};
 
 /// The thread of a domain.
@@ -45,7 +44,7 @@ impl AutoProgress {
     /// `domain` has this one, and stays where it is until [`stop`](Self::stop) returns.
     pub(crate) unsafe fn start(&self, domain: *const Domain) -> Result<(), i32> {
         let place = Place(domain);
-        let started = threads::start("limic-fi-moves", move || {
+        let started = start_thread("limic-fi-moves", None, move || {
             let place = place;
             // SAFETY: the caller's promise.
             move_along(unsafe { &*place.0 });
@@ -114,7 +113,7 @@ mod tests {
         let body = move || {
             let _ = ends.recv();
         };
-        let thread = threads::start("waits", body).expect("a thread");
+        let thread = start_thread("waits", None, body).expect("a thread");
         *auto.thread.lock() = Some(thread);
         assert!(crate::child::holds_in_child(|| {
             auto.stop();

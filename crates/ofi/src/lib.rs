@@ -62,7 +62,6 @@ mod rma;
 mod send;
 mod services;
 mod stats;
-mod threads;
 mod turns;
 mod wait;
 

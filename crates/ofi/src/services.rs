@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use limic::{ADDRESS_LEN, Address};
-use limic_shm::process::Process;
+use limic_shm::process::{Process, start_thread};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -58,7 +58,7 @@ impl Service {
         let socket = UnixListener::bind_addr(&place).map_err(|error| errno_of(&error))?;
         let socket = Arc::new(socket);
         let listener = Arc::clone(&socket);
-        let started = crate::threads::start("limic-fi-names", move || tell(&listener, address));
+        let started = start_thread("limic-fi-names", None, move || tell(&listener, address));
         Ok(Self {
             name: name.to_owned(),
             socket,

@@ -9,13 +9,12 @@
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::thread::Builder;
 
 use rustix::fs::fcntl_get_seals;
 use rustix::net::sockopt::{set_socket_passcred, socket_domain, socket_type};
 use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketType, recv, shutdown};
 
-use crate::process::{LockHere, Process};
+use crate::process::{LockHere, Process, start_thread};
 
 /// Descriptors that wait to be closed before nobody is accepted any more who may bring others.
 const MANY: usize = 64;
@@ -85,32 +84,14 @@ fn close_aside(fd: OwnedFd) {
     }
     waiting.thread = Some(here);
     drop(waiting);
-    if start().is_err() {
-        // The next one tries again.
-        WAITING.lock().thread = None;
-    }
-}
-
-/// Starts a thread that closes what waits, and ends. It takes no signals, which are for the
-/// program's threads.
-fn start() -> std::io::Result<()> {
-    let body = || {
+    let close_all = || {
         while let Some(fd) = next() {
             drop(fd);
         }
     };
-    // SAFETY: sets are plain memory, filled in before they are used; a new thread inherits what is
-    // blocked in this one.
-    unsafe {
-        let [mut all, mut before] = [core::mem::zeroed(), core::mem::zeroed()];
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let started = Builder::new()
-            .name("limic-closes".to_owned())
-            .stack_size(64 << 10)
-            .spawn(body);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
-        started.map(drop)
+    if start_thread("limic-closes", Some(64 << 10), close_all).is_err() {
+        // The next one tries again.
+        WAITING.lock().thread = None;
     }
 }
 
