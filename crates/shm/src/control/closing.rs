@@ -39,38 +39,25 @@ pub fn many_wait_to_be_closed() -> bool {
     WAITING.lock().fds.len() >= MANY
 }
 
-/// What a message may bring.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Memory: its close never waits.
-    Memfd,
-    /// What doorbells are, with no descriptors in its queue.
-    UnixStream,
-    Other,
-}
-
-impl Kind {
-    /// The kernel answers by itself, whatever it is: no file system is asked, which may be a FUSE
-    /// daemon of the peer.
-    pub(super) fn of(fd: BorrowedFd<'_>) -> Self {
-        if fcntl_get_seals(fd).is_ok() {
-            return Self::Memfd;
-        }
-        let is_stream = socket_domain(fd) == Ok(AddressFamily::UNIX)
-            && socket_type(fd) == Ok(SocketType::STREAM);
-        if is_stream && !brings_descriptors(fd) {
-            Self::UnixStream
-        } else {
-            Self::Other
-        }
-    }
+/// Whether this is what honest peers pass: memory, or a Unix stream with no descriptors in its
+/// queue, as doorbells are. Its close never waits.
+///
+/// The kernel answers by itself, whatever it is: no file system is asked, which may be a FUSE
+/// daemon of the peer.
+pub(super) fn closes_at_once(fd: BorrowedFd<'_>) -> bool {
+    let is_memory = fcntl_get_seals(fd).is_ok();
+    let is_stream = || {
+        socket_domain(fd) == Ok(AddressFamily::UNIX) && socket_type(fd) == Ok(SocketType::STREAM)
+    };
+    is_memory || is_stream() && !brings_descriptors(fd)
 }
 
 /// Closes what a peer has passed.
 pub(super) fn close(fd: OwnedFd) {
-    match Kind::of(fd.as_fd()) {
-        Kind::Memfd | Kind::UnixStream => drop(fd),
-        Kind::Other => close_aside(fd),
+    if closes_at_once(fd.as_fd()) {
+        drop(fd);
+    } else {
+        close_aside(fd);
     }
 }
 
