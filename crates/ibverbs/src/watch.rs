@@ -272,6 +272,7 @@ fn is_private(first: u64, behind: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::child::{beside, holds_in_child};
     use crate::objects::Bytes;
     use crate::objects::StableBytes;
 
@@ -339,35 +340,15 @@ mod tests {
         };
         let memory = Bytes::zeroed(1 << 16).unwrap();
         let start = memory.start().as_ptr() as u64;
-        let watched = watch.add(start, 1 << 16).unwrap();
-        let (locked, is_locked) = std::sync::mpsc::channel();
-        let (leave, may_leave) = std::sync::mpsc::channel::<()>();
-        let status = std::thread::scope(|scope| {
-            scope.spawn(move || {
-                let _lock = watch.lock();
-                locked.send(()).unwrap();
-                // It ends when the child has.
-                let _ = may_leave.recv();
-            });
-            is_locked.recv().unwrap();
-            // SAFETY: the child runs on in this thread alone, and ends without a destructor.
-            let child = unsafe { libc::fork() };
-            assert!(child >= 0, "fork");
-            if child == 0 {
-                // SAFETY: it ends, whatever happens.
-                unsafe { libc::alarm(50) };
-                let believed = Watch::of_process().is_ok() || watched.holds();
-                drop(watched);
-                // SAFETY: ends the child without running anything of the parent's.
-                unsafe { libc::_exit(i32::from(believed)) };
-            }
-            let mut status = 0;
-            // SAFETY: a child of this process, and a place for what it ends with.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            drop(leave);
-            status
-        });
-        assert_eq!(status, 0);
+        let mut watched = watch.add(start, 1 << 16);
+        let reading = |stay: &dyn Fn()| {
+            let _lock = watch.lock();
+            stay();
+        };
+        assert!(beside(reading, || holds_in_child(|| {
+            let watched = watched.take().unwrap();
+            Watch::of_process().is_err() && !watched.holds()
+        })));
     }
 
     #[test]
