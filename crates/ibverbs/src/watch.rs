@@ -1,10 +1,9 @@
-//! Notice of memory that the process gives back to the kernel, for registrations that are kept
-//!.
+//! Notice of memory that the process gives back to the kernel, for registrations that are kept.
 //!
 //! A registration that pins pages is wrong as soon as they are unmapped: the adapter goes on with
 //! the old ones. userfaultfd tells of `munmap`, `mremap`, `madvise` and `brk`, whoever calls them
 //! and however; the thread that calls waits until the news was read. So somebody else has to read
-//! it: this is the one thread that limic ever starts, and only if the settings ask for it.
+//! it: a thread, which is started only if the settings ask for it.
 //!
 //! How a kept registration is known to be right: the reader takes the lock, reads the news, and
 //! marks the ranges, then lets go. Who wants to use a registration takes the same lock, asks the
