@@ -62,6 +62,7 @@ mod rma;
 mod send;
 mod services;
 mod stats;
+mod threads;
 mod turns;
 mod wait;
 
