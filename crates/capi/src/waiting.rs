@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use limic::raw::{poll_until, poll_within};
+use limic::raw::{poll_before, poll_until};
 use limic::{Endpoint, Selector};
 
 use crate::errors::Failure;
@@ -38,14 +38,14 @@ impl Patience {
 pub(crate) fn until<T>(
     raw: &dyn Endpoint,
     patience: Patience,
-    ask: impl FnMut() -> Result<Option<T>, Failure>,
+    mut ask: impl FnMut() -> Result<Option<T>, Failure>,
 ) -> Result<T, Failure> {
-    let left = match patience {
-        Patience::Look => Duration::ZERO,
-        Patience::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
-        Patience::Forever => Duration::MAX,
+    let answer = match patience {
+        Patience::Look => ask(),
+        Patience::Until(deadline) => poll_before(raw, Some(deadline), ask),
+        Patience::Forever => poll_before(raw, None, ask),
     };
-    poll_within(raw, left, ask)?.ok_or_else(late)
+    answer?.ok_or_else(late)
 }
 
 /// As [`until`], for a message that `call` looks for: without a time limit, it is said if it takes

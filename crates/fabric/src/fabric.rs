@@ -26,6 +26,9 @@ pub struct Stretch {
     pub len: usize,
 }
 
+/// Stretches of a message that one call of the kernel writes.
+pub const MOST_STRETCHES: usize = 8;
+
 /// All connections of one endpoint over one network.
 ///
 /// An endpoint has an id and a secret. Whoever shows the secret is let in, and nothing else that it

@@ -19,7 +19,7 @@ mod limits;
 mod parts;
 
 pub use event::{ConnectionFailure, ConnectionId, Counts, Event, SendRefused, TransferError};
-pub use fabric::{Fabric, RemoteRange, Stretch};
+pub use fabric::{Fabric, MOST_STRETCHES, RemoteRange, Stretch};
 pub use inbox::{Form, Inbox};
 pub use limits::Limits;
 pub use parts::{PARTS, Part, Parts, Provider};

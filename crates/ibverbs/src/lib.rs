@@ -7,6 +7,9 @@
 //! - [`packet`]: what travels: coalesced messages, cached headers, order across streams.
 //! - [`VerbsFabric`]: the same as the seam to networks asks for it (`limic-fabric`).
 
+#[cfg(test)]
+#[path = "../../shm/src/process/child.rs"]
+mod child;
 mod error;
 pub mod fabric;
 pub mod objects;

@@ -1,10 +1,9 @@
-//! Notice of memory that the process gives back to the kernel, for registrations that are kept
-//!.
+//! Notice of memory that the process gives back to the kernel, for registrations that are kept.
 //!
 //! A registration that pins pages is wrong as soon as they are unmapped: the adapter goes on with
 //! the old ones. userfaultfd tells of `munmap`, `mremap`, `madvise` and `brk`, whoever calls them
 //! and however; the thread that calls waits until the news was read. So somebody else has to read
-//! it: this is the one thread that limic ever starts, and only if the settings ask for it.
+//! it: a thread, which is started only if the settings ask for it.
 //!
 //! How a kept registration is known to be right: the reader takes the lock, reads the news, and
 //! marks the ranges, then lets go. Who wants to use a registration takes the same lock, asks the
@@ -19,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use limic_shm::process::{Process, ValueHere};
+use limic_shm::process::{Process, ValueHere, start_thread};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -114,20 +113,8 @@ impl Watch {
                 }
             }; RANGES],
         }));
-        // No signal of the application's is to be handled in the thread.
-        // SAFETY: plain sets of signals, filled before they are read.
-        unsafe {
-            let mut all = std::mem::zeroed();
-            let mut before = std::mem::zeroed();
-            libc::sigfillset(&raw mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-            let started = std::thread::Builder::new()
-                .name("limic-unmap".to_owned())
-                .stack_size(64 << 10)
-                .spawn(move || watch.read_on());
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-            started.map_err(|why| format!("a thread: {why}"))?;
-        }
+        start_thread("limic-unmap", Some(64 << 10), || watch.read_on())
+            .map_err(|why| format!("a thread: {why}"))?;
         Ok(watch)
     }
 
@@ -284,6 +271,7 @@ fn is_private(first: u64, behind: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::child::{beside, holds_in_child};
     use crate::objects::Bytes;
     use crate::objects::StableBytes;
 
@@ -351,35 +339,15 @@ mod tests {
         };
         let memory = Bytes::zeroed(1 << 16).unwrap();
         let start = memory.start().as_ptr() as u64;
-        let watched = watch.add(start, 1 << 16).unwrap();
-        let (locked, is_locked) = std::sync::mpsc::channel();
-        let (leave, may_leave) = std::sync::mpsc::channel::<()>();
-        let status = std::thread::scope(|scope| {
-            scope.spawn(move || {
-                let _lock = watch.lock();
-                locked.send(()).unwrap();
-                // It ends when the child has.
-                let _ = may_leave.recv();
-            });
-            is_locked.recv().unwrap();
-            // SAFETY: the child runs on in this thread alone, and ends without a destructor.
-            let child = unsafe { libc::fork() };
-            assert!(child >= 0, "fork");
-            if child == 0 {
-                // SAFETY: it ends, whatever happens.
-                unsafe { libc::alarm(50) };
-                let believed = Watch::of_process().is_ok() || watched.holds();
-                drop(watched);
-                // SAFETY: ends the child without running anything of the parent's.
-                unsafe { libc::_exit(i32::from(believed)) };
-            }
-            let mut status = 0;
-            // SAFETY: a child of this process, and a place for what it ends with.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            drop(leave);
-            status
-        });
-        assert_eq!(status, 0);
+        let mut watched = watch.add(start, 1 << 16);
+        let reading = |stay: &dyn Fn()| {
+            let _lock = watch.lock();
+            stay();
+        };
+        assert!(beside(reading, || holds_in_child(|| {
+            let watched = watched.take().unwrap();
+            Watch::of_process().is_err() && !watched.holds()
+        })));
     }
 
     #[test]

@@ -29,7 +29,8 @@ use crate::services;
 pub(crate) struct AddressVector {
     head: Head<fid_av>,
     pub(crate) domain: Arc<Domain>,
-    entries: RefCell<Vec<Option<Entry>>>,
+    /// Whom each position stands for: a service until somebody has asked for it.
+    entries: RefCell<Vec<Option<Name>>>,
     /// Positions that nobody has any more.
     free: RefCell<VecDeque<usize>>,
     /// Those whose address is unknown.
@@ -37,13 +38,6 @@ pub(crate) struct AddressVector {
     strangers: RefCell<Strangers>,
     /// The positions of each address, in the order in which it was inserted.
     positions: RefCell<HashMap<[u8; ADDRESS_LEN], Vec<fi_addr_t>>>,
-}
-
-/// Whom a position stands for.
-struct Entry {
-    name: Name,
-    /// Unknown while nobody has asked for a service.
-    address: Option<Address>,
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -78,13 +72,12 @@ impl AddressVector {
     pub(crate) fn resolved(&self, at: fi_addr_t) -> Result<Address, i32> {
         let mut entries = self.entries.borrow_mut();
         let place = usize::try_from(at).ok().and_then(|at| entries.get_mut(at));
-        let entry = place.and_then(Option::as_mut).ok_or(FI_EINVAL)?;
-        match (entry.address, &entry.name) {
-            (Some(address), _) => Ok(address),
-            (None, Name::Address(address)) => Ok(*address),
-            (None, Name::Service(service)) => {
+        let name = place.and_then(Option::as_mut).ok_or(FI_EINVAL)?;
+        match name {
+            Name::Address(address) => Ok(*address),
+            Name::Service(service) => {
                 let address = services::ask(service)?;
-                entry.address = Some(address);
+                *name = Name::Address(address);
                 self.unasked.set(self.unasked.get() - 1);
                 self.stands(at, &address);
                 Ok(address)
@@ -114,9 +107,8 @@ impl AddressVector {
     #[cold]
     fn ask_services(&self) -> bool {
         let entries = self.entries.borrow();
-        let unasked = |entry: &Option<Entry>| entry.as_ref().is_some_and(|it| it.address.is_none());
         let places: Vec<usize> = (0..entries.len())
-            .filter(|at| unasked(&entries[*at]))
+            .filter(|at| matches!(entries[*at], Some(Name::Service(_))))
             .collect();
         drop(entries);
         let mut late = false;
@@ -143,22 +135,17 @@ impl AddressVector {
         let free = self.free.borrow_mut().pop_front();
         let place = free.unwrap_or(entries.len());
         let at = place as fi_addr_t;
-        let address = match &name {
-            Name::Address(address) => Some(*address),
-            Name::Service(_) => None,
-        };
-        let entry = Some(Entry { name, address });
-        match entries.get_mut(place) {
-            Some(old) => *old = entry,
-            None => entries.push(entry),
-        }
-        match address {
-            Some(address) => self.stands(at, &address),
-            None => {
+        match &name {
+            Name::Address(address) => self.stands(at, address),
+            Name::Service(_) => {
                 self.unasked.set(self.unasked.get() + 1);
                 // It may be the new one's.
                 *self.strangers.borrow_mut() = Strangers::default();
             }
+        }
+        match entries.get_mut(place) {
+            Some(old) => *old = Some(name),
+            None => entries.push(Some(name)),
         }
         at
     }
@@ -166,13 +153,13 @@ impl AddressVector {
     fn take_out(&self, at: fi_addr_t) -> bool {
         let mut entries = self.entries.borrow_mut();
         let place = usize::try_from(at).ok().and_then(|at| entries.get_mut(at));
-        let Some(entry) = place.and_then(Option::take) else {
+        let Some(name) = place.and_then(Option::take) else {
             return false;
         };
         self.free.borrow_mut().push_back(at as usize);
         self.domain
             .for_each_endpoint(|endpoint| endpoint.forget_address(self, at));
-        let Some(address) = entry.address else {
+        let Name::Address(address) = name else {
             self.unasked.set(self.unasked.get() - 1);
             return true;
         };
@@ -336,10 +323,8 @@ unsafe extern "C" fn lookup(
         let _turn = av.domain.enter_alone();
         let entries = av.entries.borrow();
         let place = usize::try_from(at).ok().and_then(|at| entries.get(at));
-        let entry = place.and_then(Option::as_ref).ok_or(FI_EINVAL)?;
-        // Once it is known: a service means another endpoint on another node.
-        let address_known = entry.address.map(Name::Address);
-        let name = address_known.as_ref().unwrap_or(&entry.name);
+        // The address once it is known: a service means another endpoint on another node.
+        let name = place.and_then(Option::as_ref).ok_or(FI_EINVAL)?;
         // SAFETY: C passes a length and as much room.
         match unsafe { put_bytes(&name.to_bytes(av.domain.text), address, len) } {
             // It is cut, and its length told (fi_av(3)).

@@ -4,23 +4,20 @@
 //! its turns are data calls, which take the lock there.
 
 use core::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
-use limic_shm::process::{LockHere, Process};
+use limic_shm::process::LockHere;
 
 use crate::abi::errno::*;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
-use crate::threads;
+use crate::threads::{self, Thread};
 use crate::wait::{LONGEST, WaitObject};
 
 /// The thread of a domain.
 pub(crate) struct AutoProgress {
     wait: WaitObject,
     over: AtomicBool,
-    thread: LockHere<Option<JoinHandle<()>>>,
-    /// The process that has the thread.
-    process: Process,
+    thread: LockHere<Option<Thread>>,
 }
 
 /// A domain that outlives its thread.
@@ -35,7 +32,6 @@ impl AutoProgress {
             wait: WaitObject::new().map_err(|errno| errno.raw_os_error())?,
             over: AtomicBool::new(false),
             thread: LockHere::default(),
-            process: Process::current(),
         })
     }
 
@@ -57,15 +53,12 @@ impl AutoProgress {
 
     /// Ends the thread. A forked child has none.
     pub(crate) fn stop(&self) {
-        if !self.process.is_current() {
-            return core::mem::forget(self.thread.lock().take());
-        }
-        self.over.store(true, Ordering::Relaxed);
-        self.wait.call();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
-            // It gives nothing.
-            let _ = thread.join();
+            thread.end(|| {
+                self.over.store(true, Ordering::Relaxed);
+                self.wait.call();
+            });
         }
     }
 

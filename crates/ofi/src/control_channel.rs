@@ -300,7 +300,6 @@ impl Endpoint {
             context: core::ptr::null_mut(),
             flags: 0,
             reported: false,
-            delivered: false,
             matched: false,
         };
         // SAFETY: there is no context.

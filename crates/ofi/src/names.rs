@@ -47,6 +47,11 @@ impl Name {
                 .map(Self::Address)
                 .map_err(|error| reported(&error));
         }
+        Self::from_c_text(bytes)
+    }
+
+    /// From text that ends with the first zero, or with the bytes.
+    fn from_c_text(bytes: &[u8]) -> Result<Self, i32> {
         let end = bytes.iter().position(|byte| *byte == 0);
         let text = core::str::from_utf8(&bytes[..end.unwrap_or(bytes.len())]);
         text.ok().and_then(Self::from_text).ok_or(FI_EINVAL)
@@ -101,9 +106,7 @@ impl Name {
     /// An error number.
     pub(crate) fn within(bytes: &[u8], text: bool) -> Result<Self, i32> {
         if text {
-            let end = bytes.iter().position(|byte| *byte == 0);
-            let text = core::str::from_utf8(&bytes[..end.unwrap_or(bytes.len())]);
-            return text.ok().and_then(Self::from_text).ok_or(FI_EINVAL);
+            return Self::from_c_text(bytes);
         }
         Self::from_bytes(bytes.get(..ADDRESS_LEN).ok_or(FI_EINVAL)?)
     }
@@ -119,8 +122,7 @@ impl Name {
         // SAFETY: the caller's promise.
         unsafe {
             if text {
-                let text = CStr::from_ptr(start.cast::<c_char>()).to_str();
-                return text.ok().and_then(Self::from_text).ok_or(FI_EINVAL);
+                return Self::from_c_text(CStr::from_ptr(start.cast::<c_char>()).to_bytes());
             }
             Self::from_bytes(core::slice::from_raw_parts(start.cast(), ADDRESS_LEN))
         }

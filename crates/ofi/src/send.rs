@@ -25,14 +25,20 @@ pub(crate) struct Sent {
     pub(crate) tag: u64,
     pub(crate) data: Option<u64>,
     pub(crate) context: *mut c_void,
-    /// Flags of the completion.
+    /// Flags of the completion, and [`mark::DELIVERED`].
     pub(crate) flags: u64,
     /// Whether there is to be one.
     pub(crate) reported: bool,
-    /// It is there only when the message is at its target, whatever becomes of this process.
-    pub(crate) delivered: bool,
     /// It is there only when a receive has taken the message.
     pub(crate) matched: bool,
+}
+
+impl Sent {
+    /// Whether the completion is there only when the message is at its target, whatever becomes of
+    /// this process.
+    fn is_delivered(&self) -> bool {
+        self.flags & mark::DELIVERED != 0
+    }
 }
 
 /// Injected bytes that could not go at once.
@@ -79,7 +85,6 @@ pub(crate) unsafe fn call(
         context: given.context,
         flags: given.sort.flag() | FI_SEND,
         reported: flags & FI_COMPLETION != 0,
-        delivered: false,
         matched: false,
     };
     // SAFETY: the caller's promise.
@@ -132,7 +137,6 @@ impl Endpoint {
         let reaches = asked & REACHES != 0;
         let sent = &Sent {
             flags: sent.flags | if reaches { mark::DELIVERED } else { 0 },
-            delivered: reaches,
             matched: asked & FI_MATCH_COMPLETE != 0,
             ..*sent
         };
@@ -157,7 +161,7 @@ impl Endpoint {
     unsafe fn post(&self, peer: Peer, sent: &Sent, slices: &[RawSlice]) -> limic::Result<Posted> {
         let options = SendOptions {
             immediate: sent.data,
-            delivered: sent.delivered,
+            delivered: sent.is_delivered(),
             matched: sent.matched,
         };
         // SAFETY: the caller's promise.
@@ -228,7 +232,7 @@ impl Endpoint {
 
     #[cold]
     fn not_sent(&self, sent: &Sent, error: Error) -> Result<usize, i32> {
-        if is_dropped(&error) && !sent.delivered {
+        if is_dropped(&error) && !sent.is_delivered() {
             // What it did not ask for any more is dropped.
             self.sent(sent);
             return Ok(0);

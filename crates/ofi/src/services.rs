@@ -9,17 +9,16 @@ use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use limic::{ADDRESS_LEN, Address};
-use limic_shm::process::Process;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::abi::errno::*;
 use crate::log;
+use crate::threads::{self, Thread};
 
 /// Longer than anybody takes to say 64 bytes. Other calls about the domain wait meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,9 +44,7 @@ fn errno_of(error: &std::io::Error) -> i32 {
 pub(crate) struct Service {
     pub(crate) name: String,
     socket: Arc<UnixListener>,
-    thread: Option<JoinHandle<()>>,
-    /// The process that has the thread.
-    process: Process,
+    thread: Option<Thread>,
 }
 
 impl Service {
@@ -58,27 +55,23 @@ impl Service {
         let socket = UnixListener::bind_addr(&place).map_err(|error| errno_of(&error))?;
         let socket = Arc::new(socket);
         let listener = Arc::clone(&socket);
-        let started = crate::threads::start("limic-fi-names", move || tell(&listener, address));
+        let started = threads::start("limic-fi-names", move || tell(&listener, address));
         Ok(Self {
             name: name.to_owned(),
             socket,
             thread: Some(started.map_err(|error| errno_of(&error))?),
-            process: Process::current(),
         })
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        if !self.process.is_current() {
-            // The socket goes on to be the parent's, and a forked child has no thread to wait for.
-            return core::mem::forget(self.thread.take());
-        }
-        // Wakes the thread: nothing is accepted any more.
-        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        // In a forked child the socket goes on to be the parent's.
         if let Some(thread) = self.thread.take() {
-            // It does not panic.
-            let _ = thread.join();
+            thread.end(|| {
+                // Nothing is accepted any more.
+                let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+            });
         }
     }
 }

@@ -1,21 +1,34 @@
 //! Threads of the provider: none unless the application asks for what needs one.
 
-use std::thread::{Builder, JoinHandle};
+use std::io;
+use std::thread::JoinHandle;
 
-/// Starts a thread. It takes no signals, which are for the application's threads.
-pub(crate) fn start(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> std::io::Result<JoinHandle<()>> {
-    // SAFETY: sets are plain memory, filled in before they are used; a new thread inherits what is
-    // blocked in this one.
-    unsafe {
-        let mut all = core::mem::zeroed();
-        let mut before = core::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let started = Builder::new().name(name.to_owned()).spawn(body);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
-        started
+use limic_shm::process::{Process, start_thread};
+
+/// A thread of one process: children that are forked from it have none.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    handle: JoinHandle<()>,
+    process: Process,
+}
+
+/// Starts a thread, which takes no signals.
+pub(crate) fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
+    Ok(Thread {
+        handle: start_thread(name, None, body)?,
+        process: Process::current(),
+    })
+}
+
+impl Thread {
+    /// Waits until it has ended, which `wake` tells it to do. In a forked child there is nobody to
+    /// tell and to wait for.
+    pub(crate) fn end(self, wake: impl FnOnce()) {
+        if !self.process.is_current() {
+            return core::mem::forget(self.handle);
+        }
+        wake();
+        // It gives nothing.
+        let _ = self.handle.join();
     }
 }

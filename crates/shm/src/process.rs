@@ -15,6 +15,7 @@
 #[cfg(all(test, not(miri), not(loom)))]
 pub(crate) mod child;
 mod here;
+mod threads;
 
 use core::cell::Cell;
 use core::ffi::c_void;
@@ -30,6 +31,7 @@ use rustix::io::{Errno, pread, retry_on_intr, write};
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap_fixed, munmap};
 
 pub use self::here::{LockHere, OnceHere, ValueHere};
+pub use self::threads::start_thread;
 
 /// Whether this process was forked from one that watched for that.
 static FORKED: AtomicBool = AtomicBool::new(false);

@@ -145,6 +145,10 @@ impl TcpFabric {
         self.connections.get_mut(number as usize)?.as_deref_mut()
     }
 
+    pub(crate) fn at(&self, number: u32) -> Option<&Connection> {
+        self.connections.get(number as usize)?.as_deref()
+    }
+
     /// Adds a connection; gives its number.
     pub(crate) fn enter(&mut self, connection: Connection) -> u32 {
         self.alive += 1;
@@ -229,8 +233,7 @@ impl Fabric for TcpFabric {
     }
 
     fn is_connected(&self, connection: ConnectionId) -> bool {
-        let connection = self.connections.get(connection.0 as usize);
-        connection.is_some_and(|connection| connection.as_ref().is_some_and(|c| c.is_ready()))
+        self.at(connection.0).is_some_and(Connection::is_ready)
     }
 
     fn limits(&self, _: ConnectionId) -> Limits {
@@ -265,8 +268,7 @@ impl Fabric for TcpFabric {
     }
 
     fn left_to_go(&self, to: ConnectionId) -> usize {
-        let connection = self.connections.get(to.0 as usize);
-        connection.and_then(Option::as_ref).map_or(0, |c| c.to_go)
+        self.at(to.0).map_or(0, |connection| connection.to_go)
     }
 
     #[expect(unsafe_code, reason = "the trait's")]

@@ -102,8 +102,7 @@ impl TcpFabric {
         if self.hot == (Hot::Quiet { number }) {
             return self.watch_hot();
         }
-        let connection = self.connections.get(number as usize);
-        let Some(connection) = connection.and_then(Option::as_ref) else {
+        let Some(connection) = self.at(number) else {
             return;
         };
         if let Some(socket) = connection.socket.as_ref() {
@@ -130,10 +129,8 @@ impl TcpFabric {
         if *reads < QUIET_AFTER {
             return;
         }
-        let connection = self.connections.get(number as usize);
-        let connection = connection.and_then(Option::as_ref);
         // One that is blocked waits for the event set.
-        let connection = connection.filter(|connection| !connection.blocked);
+        let connection = self.at(number).filter(|connection| !connection.blocked);
         if let Some(socket) = connection.and_then(|c| c.socket.as_ref()) {
             if epoll::delete(&self.events_set, socket).is_ok() {
                 self.hot = Hot::Quiet { number };
@@ -150,8 +147,7 @@ impl TcpFabric {
         if !matches!(before, Hot::Quiet { .. }) {
             return;
         }
-        let connection = self.connections.get(number as usize);
-        let connection = connection.and_then(Option::as_ref);
+        let connection = self.at(number);
         let socket = connection.and_then(|c| Some((c.socket.as_ref()?, c.waits_for())));
         let watched = socket.map(|(socket, flags)| self.watch(number, socket, flags));
         if let Some(Err(why)) = watched {

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use limic_fabric::Stretch;
+use limic_fabric::{MOST_STRETCHES, Stretch};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, ipproto, listen,
@@ -117,11 +117,8 @@ pub(crate) fn is_under_way(socket: BorrowedFd<'_>) -> bool {
     got == 0 && bytes > 0
 }
 
-/// Most parts of a message that are written by one call.
-const PARTS: usize = 8;
-
 /// Writes some bytes and a message's data behind them by one call; gives how many went. If the data
-/// is in very many parts, it is the first ones.
+/// is in more parts than a call writes, it is the first ones.
 ///
 /// # Safety
 /// The data can be read during the call.
@@ -135,7 +132,7 @@ pub(crate) unsafe fn send_all_of(
         iov_base: start.cast_mut().cast(),
         iov_len: len,
     };
-    let mut parts = [part(core::ptr::null(), 0); 1 + PARTS];
+    let mut parts = [part(core::ptr::null(), 0); 1 + MOST_STRETCHES];
     parts[0] = part(before.as_ptr(), before.len());
     for (to, stretch) in parts[1..].iter_mut().zip(data) {
         *to = part(stretch.start, stretch.len);
@@ -143,7 +140,7 @@ pub(crate) unsafe fn send_all_of(
     // SAFETY: all of its fields are numbers or pointers.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
-    message.msg_iovlen = 1 + data.len().min(PARTS);
+    message.msg_iovlen = 1 + data.len().min(MOST_STRETCHES);
     // A peer that is gone is an error here, and not a signal.
     // SAFETY: the kernel reads the parts, which are there by the caller's promise, and writes
     // nothing.

@@ -43,20 +43,32 @@ pub fn poll_until<E: Endpoint + ?Sized, T, F>(
 
 /// Asks until there is an answer or the time is over. Each question makes progress. Without any
 /// time, it asks once.
-///
-/// # Errors
-/// The first one of a question.
-pub fn poll_within<E: Endpoint + ?Sized, T, F>(
+pub(crate) fn poll_within<E: Endpoint + ?Sized, T, F>(
     endpoint: &E,
     timeout: Duration,
     mut ask: impl FnMut() -> Result<Option<T>, F>,
 ) -> Result<Option<T>, F> {
+    if timeout.is_zero() {
+        return ask();
+    }
     // A time beyond what the clock can say never comes.
-    let deadline = Instant::now().checked_add(timeout);
+    poll_before(endpoint, Instant::now().checked_add(timeout), ask)
+}
+
+/// Asks until there is an answer or the deadline has passed: without one, until there is an answer.
+/// Each question makes progress. The first ones come before any look at the clock.
+///
+/// # Errors
+/// The first one of a question.
+pub fn poll_before<E: Endpoint + ?Sized, T, F>(
+    endpoint: &E,
+    deadline: Option<Instant>,
+    mut ask: impl FnMut() -> Result<Option<T>, F>,
+) -> Result<Option<T>, F> {
     let mut polls = 0_u32;
     loop {
         let answer = ask()?;
-        if answer.is_some() || timeout.is_zero() {
+        if answer.is_some() {
             return Ok(answer);
         }
         polls = polls.saturating_add(1);

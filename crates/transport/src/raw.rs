@@ -14,7 +14,7 @@ mod slices;
 use crate::Peer;
 use crate::error::Outcome;
 
-pub use crate::polling::{poll_until, poll_within};
+pub use crate::polling::{poll_before, poll_until};
 pub use loans::{Hold, Loans, RawLoan, RawLoaned};
 pub use messages::Messages;
 pub use one_sided::OneSided;

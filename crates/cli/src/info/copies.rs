@@ -10,7 +10,7 @@ use limic_shm::ring::instructions::{self, LongCopy};
 pub(super) struct Copies {
     /// `vector` or `rep movsb`.
     instructions: &'static str,
-    reason: &'static str,
+    reason: String,
 }
 
 impl Copies {
@@ -22,7 +22,7 @@ impl Copies {
                 LongCopy::Vector => "vector",
                 LongCopy::RepMovsb => "rep movsb",
             },
-            reason: chosen.reason,
+            reason: chosen.reason(),
         }
     }
 }

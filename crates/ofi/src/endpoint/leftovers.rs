@@ -68,28 +68,14 @@ fn close(endpoint: &Endpoint) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::child::holds_in_child;
 
     /// Runs `body` in a forked process that is the first one of a new namespace of processes.
     /// `None`: that is not allowed here.
     fn in_namespace(body: impl FnOnce() -> bool) -> Option<bool> {
         // SAFETY: concerns only the children that this thread has from now on.
-        if unsafe { libc::unshare(libc::CLONE_NEWPID) } != 0 {
-            return None;
-        }
-        // SAFETY: the child runs on in this thread alone, and ends without a destructor.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: it ends, whatever happens.
-            unsafe { libc::alarm(50) };
-            let well = std::panic::catch_unwind(core::panic::AssertUnwindSafe(body));
-            // SAFETY: ends the child without running anything of the parent's.
-            unsafe { libc::_exit(i32::from(!well.unwrap_or(false))) };
-        }
-        assert!(child > 0, "fork");
-        let mut status = 0;
-        // SAFETY: `status` is a variable of ours.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-        Some(status == 0)
+        let allowed = unsafe { libc::unshare(libc::CLONE_NEWPID) } == 0;
+        allowed.then(|| holds_in_child(body))
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How messages go over a network: what the sender plans, and what the receiver of an offer says.
 
-use limic_fabric::Limits;
+use limic_fabric::{Limits, MOST_STRETCHES};
 
 use crate::{Path, Refusal};
 
@@ -10,10 +10,6 @@ const EAGER_LIMIT: u64 = 256 << 10;
 
 /// Shorter messages are not worth a registration at each end.
 const SHORTEST_READ: u64 = 16 << 10;
-
-/// Slices that one call of the kernel writes. Messages in more of them are gathered into short
-/// records.
-pub const MOST_SLICES: usize = 8;
 
 /// How a message leaves over a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +36,12 @@ pub fn plan(limits: &Limits, bytes: u64, slices: usize, asks: bool) -> NetworkPl
     }
 }
 
-/// Bytes of the longest record with a message in so many slices, or with a fragment of it.
+/// Bytes of the longest record with a message in so many slices, or with a fragment of it. Where
+/// one call does not write all slices, they are gathered into short records.
 #[inline]
 #[must_use]
 pub fn longest_record(limits: &Limits, slices: usize) -> u64 {
-    if slices <= MOST_SLICES {
+    if slices <= MOST_STRETCHES {
         limits.longest
     } else {
         limits.longest.min(limits.in_place_from)

@@ -11,7 +11,7 @@ use rustix::net::{
 };
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::closing::{self, Kind, Socket};
+use super::closing::{self, Socket};
 use super::listener::{abstract_name, address, seqpacket};
 use super::{ControlError, PidfdError};
 use crate::world::{self, Call};
@@ -73,7 +73,8 @@ pub enum Received {
     Closed,
 }
 
-/// A message, as one call of the kernel gave it.
+/// A message, as one call of the kernel gave it. What nobody takes out of it is closed so that
+/// nobody waits.
 struct Seen {
     len: usize,
     flags: ReturnFlags,
@@ -87,6 +88,12 @@ impl Default for Seen {
             flags: ReturnFlags::empty(),
             fds: Vec::new(),
         }
+    }
+}
+
+impl Drop for Seen {
+    fn drop(&mut self) {
+        self.fds.drain(..).for_each(closing::close);
     }
 }
 
@@ -225,40 +232,32 @@ impl Channel {
         // What this process has no descriptors for would be lost: the kernel drops those that it
         // cannot give. So the message is looked at, which gives descriptors too, and taken when all
         // of them are here.
-        let seen = match self.look(buffer)? {
-            Some(seen) => seen,
-            None => return Ok(Received::WouldBlock),
+        let Some(mut seen) = self.look(buffer)? else {
+            return Ok(Received::WouldBlock);
         };
         // The end of the channel, or an empty message, which `send` refuses:
         // the two cannot be told apart, and who sends the latter has only
         // ended its own channel.
         if seen.len == 0 {
-            seen.fds.into_iter().for_each(closing::close);
             return Ok(Received::Closed);
         }
         if seen.flags.contains(ReturnFlags::CTRUNC) || seen.fds.len() > MAX_FDS {
-            seen.fds.into_iter().for_each(closing::close);
             return Err(ControlError::TooManyFds { limit: MAX_FDS });
         }
         if seen.flags.contains(ReturnFlags::TRUNC) || seen.len > buffer.len() {
-            seen.fds.into_iter().for_each(closing::close);
             return Err(ControlError::TooLong {
                 capacity: buffer.len(),
             });
         }
-        if seen
-            .fds
-            .iter()
-            .any(|fd| Kind::of(fd.as_fd()) == Kind::Other)
-        {
-            seen.fds.into_iter().for_each(closing::close);
+        let is_wrong = |fd: &OwnedFd| !closing::closes_at_once(fd.as_fd());
+        if seen.fds.iter().any(is_wrong) {
             return Err(ControlError::WrongFd);
         }
         // What it brought is open here too, so that nothing ends with it.
         self.receive_into(&mut [0], &mut [], RecvFlags::empty())?;
         Ok(Received::Message {
             len: seen.len,
-            fds: seen.fds,
+            fds: core::mem::take(&mut seen.fds),
         })
     }
 
@@ -277,7 +276,6 @@ impl Channel {
                 return Ok(Some(seen));
             }
             if let Err(Errno::MFILE) = fcntl_dupfd_cloexec(&self.fd, 0) {
-                seen.fds.into_iter().for_each(closing::close);
                 return Err(ControlError::NoDescriptor);
             }
             // Some were closed meanwhile, by another thread; or they were kept back for another
@@ -286,7 +284,6 @@ impl Channel {
             if attempts == LOOKS {
                 return Ok(Some(seen));
             }
-            seen.fds.into_iter().for_each(closing::close);
         }
     }
 

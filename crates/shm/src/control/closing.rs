@@ -9,13 +9,12 @@
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::thread::Builder;
 
 use rustix::fs::fcntl_get_seals;
 use rustix::net::sockopt::{set_socket_passcred, socket_domain, socket_type};
 use rustix::net::{AddressFamily, RecvFlags, Shutdown, SocketType, recv, shutdown};
 
-use crate::process::{LockHere, Process};
+use crate::process::{LockHere, Process, start_thread};
 
 /// Descriptors that wait to be closed before nobody is accepted any more who may bring others.
 const MANY: usize = 64;
@@ -40,38 +39,25 @@ pub fn many_wait_to_be_closed() -> bool {
     WAITING.lock().fds.len() >= MANY
 }
 
-/// What a message may bring.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Memory: its close never waits.
-    Memfd,
-    /// What doorbells are, with no descriptors in its queue.
-    UnixStream,
-    Other,
-}
-
-impl Kind {
-    /// The kernel answers by itself, whatever it is: no file system is asked, which may be a FUSE
-    /// daemon of the peer.
-    pub(super) fn of(fd: BorrowedFd<'_>) -> Self {
-        if fcntl_get_seals(fd).is_ok() {
-            return Self::Memfd;
-        }
-        let is_stream = socket_domain(fd) == Ok(AddressFamily::UNIX)
-            && socket_type(fd) == Ok(SocketType::STREAM);
-        if is_stream && !brings_descriptors(fd) {
-            Self::UnixStream
-        } else {
-            Self::Other
-        }
-    }
+/// Whether this is what honest peers pass: memory, or a Unix stream with no descriptors in its
+/// queue, as doorbells are. Its close never waits.
+///
+/// The kernel answers by itself, whatever it is: no file system is asked, which may be a FUSE
+/// daemon of the peer.
+pub(super) fn closes_at_once(fd: BorrowedFd<'_>) -> bool {
+    let is_memory = fcntl_get_seals(fd).is_ok();
+    let is_stream = || {
+        socket_domain(fd) == Ok(AddressFamily::UNIX) && socket_type(fd) == Ok(SocketType::STREAM)
+    };
+    is_memory || is_stream() && !brings_descriptors(fd)
 }
 
 /// Closes what a peer has passed.
 pub(super) fn close(fd: OwnedFd) {
-    match Kind::of(fd.as_fd()) {
-        Kind::Memfd | Kind::UnixStream => drop(fd),
-        Kind::Other => close_aside(fd),
+    if closes_at_once(fd.as_fd()) {
+        drop(fd);
+    } else {
+        close_aside(fd);
     }
 }
 
@@ -85,32 +71,14 @@ fn close_aside(fd: OwnedFd) {
     }
     waiting.thread = Some(here);
     drop(waiting);
-    if start().is_err() {
-        // The next one tries again.
-        WAITING.lock().thread = None;
-    }
-}
-
-/// Starts a thread that closes what waits, and ends. It takes no signals, which are for the
-/// program's threads.
-fn start() -> std::io::Result<()> {
-    let body = || {
+    let close_all = || {
         while let Some(fd) = next() {
             drop(fd);
         }
     };
-    // SAFETY: sets are plain memory, filled in before they are used; a new thread inherits what is
-    // blocked in this one.
-    unsafe {
-        let [mut all, mut before] = [core::mem::zeroed(), core::mem::zeroed()];
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let started = Builder::new()
-            .name("limic-closes".to_owned())
-            .stack_size(64 << 10)
-            .spawn(body);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
-        started.map(drop)
+    if start_thread("limic-closes", Some(64 << 10), close_all).is_err() {
+        // The next one tries again.
+        WAITING.lock().thread = None;
     }
 }
 

@@ -1,7 +1,9 @@
 //! Memory beyond the segment: for loans, for what goes ahead of its receiver, and for the
 //! application's buffers that peers may read.
 
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use super::areas::make;
@@ -172,7 +174,7 @@ impl PeerArena {
 /// descriptor, and no addresses.
 #[derive(Debug)]
 pub struct UnmappedArena {
-    fd: OwnedFd,
+    file: File,
 }
 
 impl UnmappedArena {
@@ -183,24 +185,12 @@ impl UnmappedArena {
     /// As [`PeerArena::attach`].
     pub fn new(fd: OwnedFd) -> Result<Self, SegmentError> {
         memfd::examine(fd.as_fd())?;
-        Ok(Self { fd })
+        Ok(Self { file: fd.into() })
     }
 
     /// Copies the bytes at `offset` to all of `into`. False if they are not all within the arena;
     /// what is in `into` then means nothing.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
-        let mut done = 0;
-        while done < into.len() {
-            let Some(at) = offset.checked_add(done as u64) else {
-                return false;
-            };
-            match rustix::io::pread(&self.fd, &mut into[done..], at) {
-                Ok(0) => return false,
-                Ok(read) => done += read,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return false,
-            }
-        }
-        true
+        self.file.read_exact_at(into, offset).is_ok()
     }
 }

@@ -3,7 +3,7 @@
 //! Between two cores `rep movsb` is the faster one on some processors, from some KiB on: its stores
 //! fetch no line that they overwrite whole. On others it is the slower one. On some it is many
 //! times slower where the target lies a few bytes behind the source modulo 4096, which shows within
-//! one core too: [`choose`] tries that out, in some microseconds.
+//! one core too: [`choose`] tries that out once, in some microseconds.
 
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -26,10 +26,25 @@ pub enum LongCopy {
 pub struct Chosen {
     /// What copies from now on.
     pub instructions: LongCopy,
-    /// Why, in a few words.
-    pub reason: &'static str,
+    /// Why, but for what `slow` adds to that.
+    why: &'static str,
     /// Distances modulo [`PAGE`] that are left to vectors.
     slow: usize,
+}
+
+impl Chosen {
+    /// Why, in a few words.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let but = match self.slow {
+            BEHIND => {
+                "; but vector for a target just behind its source modulo 4096, where rep movsb is \
+                 slow"
+            }
+            _ => "",
+        };
+        format!("{}{but}", self.why)
+    }
 }
 
 /// Shorter copies than this are not worth the start of `rep movsb`.
@@ -62,15 +77,11 @@ pub(super) fn rep_movsb_is_for(from: *const u8, to: *mut u8, len: usize) -> bool
 /// Chooses the instructions for all long copies of this process from now on: those that are wanted,
 /// or with `None` those that suit this processor.
 pub fn choose(wanted: Option<LongCopy>) -> Chosen {
-    static SUITABLE: ValueHere<Chosen> = ValueHere::new();
+    const ASKED: &str = "asked for by LIMIC_COPY, a settings file or the profile";
     let chosen = match wanted {
-        None => *SUITABLE.get_or_make(suitable),
-        Some(LongCopy::Vector) => vector("asked for by LIMIC_COPY, a settings file or the profile"),
-        Some(LongCopy::RepMovsb) if has_rep_movsb() => rep_movsb_where_fast(
-            "asked for by LIMIC_COPY, a settings file or the profile",
-            "asked for by LIMIC_COPY, a settings file or the profile; but vector for a target just \
-             behind its source modulo 4096, where rep movsb is slow",
-        ),
+        None => suitable(),
+        Some(LongCopy::Vector) => vector(ASKED),
+        Some(LongCopy::RepMovsb) if has_rep_movsb() => rep_movsb_where_fast(ASKED),
         Some(LongCopy::RepMovsb) => vector("the architecture lacks rep movsb, which is asked for"),
     };
     SLOW_DISTANCES.store(chosen.slow, Relaxed);
@@ -133,35 +144,26 @@ fn suitable() -> Chosen {
              measures it",
         );
     }
-    rep_movsb_where_fast(
-        "it is faster between cores from AMD's Zen 5 on",
-        "it is faster between cores from AMD's Zen 5 on; but vector for a target just behind its \
-         source modulo 4096, where rep movsb is slow",
-    )
+    rep_movsb_where_fast("it is faster between cores from AMD's Zen 5 on")
 }
 
 /// Vectors for everything.
-fn vector(reason: &'static str) -> Chosen {
+fn vector(why: &'static str) -> Chosen {
     Chosen {
         instructions: LongCopy::Vector,
-        reason,
+        why,
         slow: PAGE,
     }
 }
 
 /// `rep movsb`, but for targets just behind their sources if it turns out to be slow there.
-fn rep_movsb_where_fast(everywhere: &'static str, not_behind: &'static str) -> Chosen {
-    let is_slow_behind =
-        fastest(LongCopy::RepMovsb, JUST_BEHIND) > fastest(LongCopy::RepMovsb, ON_PAGES) * 3;
-    let (reason, slow) = if is_slow_behind {
-        (not_behind, BEHIND)
-    } else {
-        (everywhere, 0)
-    };
+fn rep_movsb_where_fast(why: &'static str) -> Chosen {
+    static SLOW: ValueHere<usize> = ValueHere::new();
+    let is_slow_behind = || fastest(JUST_BEHIND) > fastest(ON_PAGES) * 3;
     Chosen {
         instructions: LongCopy::RepMovsb,
-        reason,
-        slow,
+        why,
+        slow: *SLOW.get_or_make(|| if is_slow_behind() { BEHIND } else { 0 }),
     }
 }
 
@@ -182,8 +184,9 @@ fn is_zen_5_or_later() -> bool {
     false
 }
 
-/// The least time of several copies from so far behind a page to so far behind another one.
-fn fastest(instructions: LongCopy, [from, to]: [usize; 2]) -> Duration {
+/// The least time of several copies by `rep movsb` from so far behind a page to so far behind
+/// another one.
+fn fastest([from, to]: [usize; 2]) -> Duration {
     const TIMES: usize = 7;
     let area = LEAST + PAGE;
     let mut memory = vec![1_u8; 2 * area + PAGE];
@@ -194,7 +197,7 @@ fn fastest(instructions: LongCopy, [from, to]: [usize; 2]) -> Duration {
         let begin = Instant::now();
         // SAFETY: both areas lie in `memory` behind its first page boundary, one after the other:
         // each has a page more than is copied, and offsets are shorter than a page.
-        unsafe { copy_by(instructions, from, to, LEAST) };
+        unsafe { rep_movsb(from, to, LEAST) };
         begin.elapsed()
     };
     (0..TIMES).map(time).min().unwrap_or_default()

@@ -1,7 +1,6 @@
 //! Long records go out of the application's memory, and come into it.
 
-use limic_fabric::{Form, Stretch};
-use limic_policy::select::network::MOST_SLICES;
+use limic_fabric::{Form, MOST_STRETCHES, Stretch};
 
 use super::{FabricChannel, Link};
 use crate::buffer::{SendBuffer, Sink};
@@ -32,7 +31,7 @@ impl Coming {
 
 /// The parts of a message that are written by one call.
 struct Parts {
-    parts: [Stretch; MOST_SLICES],
+    parts: [Stretch; MOST_STRETCHES],
     count: usize,
 }
 
@@ -53,7 +52,7 @@ impl Parts {
             len: 0,
         };
         let mut parts = Self {
-            parts: [nothing; MOST_SLICES],
+            parts: [nothing; MOST_STRETCHES],
             count: 0,
         };
         data.copy_to(at, len, &mut parts);
