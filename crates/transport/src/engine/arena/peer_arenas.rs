@@ -86,9 +86,18 @@ impl PeerArenas {
         self.missed.contains(&number)
     }
 
-    /// Whether an arena of the peer is mapped.
-    pub(crate) fn is_mapped(&self, number: u32) -> bool {
+    fn is_mapped(&self, number: u32) -> bool {
         self.mapped.iter().any(|(known, _)| *known == number)
+    }
+
+    fn is_kept(&self, number: u32) -> bool {
+        self.unmapped.iter().any(|(known, _)| *known == number)
+    }
+
+    /// Whether an arena of the peer has come: it is mapped, or kept to be read without that.
+    #[inline(always)]
+    pub(crate) fn is_here(&self, number: u32) -> bool {
+        self.is_mapped(number) || self.is_kept(number)
     }
 
     /// Maps an arena that came over the channel, or keeps its descriptor. One of which neither can
@@ -165,9 +174,8 @@ impl PeerArenas {
 
     /// Why a message in an arena that was missed cannot be received, and what helps.
     pub(crate) fn why_missed(&self, number: u32) -> Option<String> {
-        let is_kept = self.unmapped.iter().any(|(kept, _)| *kept == number);
         self.was_missed(number).then(|| {
-            if is_kept {
+            if self.is_kept(number) {
                 "there is no memory for a copy of it; raise ulimit -v here".into()
             } else if self.unmapped.len() >= MOST_UNMAPPED {
                 format!(
