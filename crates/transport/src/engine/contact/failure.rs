@@ -172,7 +172,7 @@ fn forget_offers(cx: &mut Cx, number: u32, why: &PeerFailure) {
         let kept = store
             .get(token)
             .map_or(0, |message| kept_bytes(&message.body));
-        store.lose(token, why.clone());
+        store.replace(token, UnexpectedBody::Lost(Box::new(why.clone())));
         budget::count_taken(cx, number, kept);
     }
 }

@@ -38,7 +38,7 @@ pub(crate) fn receive_unexpected(
             body: UnexpectedBody::Bytes(bytes),
             ..
         }) => receive_kept(cx, envelope, bytes, &into),
-        Some(other) => receive_unkept(cx, (token, other), into, owner),
+        Some(other) => receive_unkept(cx, other, into, owner),
     }
 }
 
@@ -57,7 +57,7 @@ fn receive_kept(cx: &mut Cx, envelope: Envelope, bytes: Vec<u8>, into: &ReceiveB
 #[inline(never)]
 fn receive_unkept(
     cx: &mut Cx,
-    (token, message): (u32, UnexpectedMessage),
+    message: UnexpectedMessage,
     into: ReceiveBuffer,
     owner: u32,
 ) -> Posted {
@@ -102,8 +102,8 @@ fn receive_unkept(
             rendezvous::accept(cx, slot, envelope, &offer);
             posted(cx, slot, owner)
         }
-        UnexpectedBody::Lost => {
-            let (peer, why) = (Peer(from), cx.matching.store().why_lost(token));
+        UnexpectedBody::Lost(why) => {
+            let (peer, why) = (Peer(from), *why);
             Posted::Done(Err(Error::PeerFailed { peer, why }))
         }
         UnexpectedBody::Loopback(id) => {
