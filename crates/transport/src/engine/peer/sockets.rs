@@ -269,6 +269,11 @@ impl Sockets {
         self.connections.get_mut(index as usize)?.as_mut()
     }
 
+    /// The number of the process at the other end of a connection; 0 for one of another namespace.
+    pub(crate) fn pid_of(&self, index: u32) -> i32 {
+        self.get(index).map_or(0, |connection| connection.pid)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.connections.iter().flatten()
     }
@@ -290,9 +295,8 @@ impl Sockets {
         if ungreeted.len() <= most {
             return None;
         }
-        let process = |index: &u32| self.get(*index).map_or(0, |connection| connection.pid);
         let count = |index: &u32| {
-            let same = |other: &&u32| process(other) == process(index);
+            let same = |other: &&u32| self.pid_of(**other) == self.pid_of(*index);
             ungreeted.iter().filter(same).count()
         };
         let others = ungreeted.iter().filter(|index| **index != newest);
@@ -303,7 +307,7 @@ impl Sockets {
     /// up, that others may find no descriptor. The kernel gives no number to a process of another
     /// namespace, of which there may be many.
     pub(crate) fn is_over_share(&self, index: u32, given_up: &Quarantine) -> bool {
-        let pid = self.get(index).map_or(0, |connection| connection.pid);
+        let pid = self.pid_of(index);
         let its = self.iter().filter(|connection| connection.pid == pid);
         let count = its.count() + given_up.count_of(pid);
         let limit = getrlimit(Resource::Nofile).current;
