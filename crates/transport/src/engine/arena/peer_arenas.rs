@@ -103,14 +103,14 @@ impl PeerArenas {
     /// Maps an arena that came over the channel, or keeps its descriptor. One of which neither can
     /// be is an error at the message that lies in it.
     pub(crate) fn map(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
-        if self.mapped.len() >= MOST_ARENAS && !self.is_mapped(number) {
-            tracing::warn!("a peer has {MOST_ARENAS} arenas, and no other one is mapped");
-            return self.keep_unmapped(number, fd);
-        }
         self.unmap(number);
+        let count = self.mapped.len();
         // The whole of it is mapped at once, and it may be longer than all addresses.
-        let Some(charge) = self.quota.charge(bytes) else {
-            tracing::warn!("an arena of {bytes} bytes of a peer is too much to map");
+        let charge = (count < MOST_ARENAS).then(|| self.quota.charge(bytes));
+        let Some(charge) = charge.flatten() else {
+            tracing::warn!(
+                "an arena of {bytes} bytes of a peer is too much to map beside {count} others"
+            );
             return self.keep_unmapped(number, fd);
         };
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
