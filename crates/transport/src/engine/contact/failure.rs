@@ -3,7 +3,7 @@
 use limic_matching::Source as From;
 
 use super::connections;
-use super::stop_writer::{is_awaited, stop_writer};
+use super::stop_writer::stop_writer;
 use crate::counters::Event;
 use crate::engine::control::{budget, spins};
 use crate::engine::cx::Cx;
@@ -23,7 +23,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     if !cx.peers.is_alive(number) {
         return;
     }
-    stop_writer(cx, number, &why);
+    let is_awaited = stop_writer(cx, number, &why);
     copy_out_loans(cx, number);
     let Some((before, ring)) = cx.peers.fail(number, why.clone()) else {
         // What came meanwhile was the reason of its failure.
@@ -39,7 +39,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     for index in cx.sockets.of_peer(number) {
         connections::drop_connection(cx, index);
     }
-    if !died && !is_awaited(cx, number) {
+    if !died && !is_awaited {
         // It may have said goodbye over another connection than that which ended first. Nothing is
         // kept for it yet.
         cx.quarantine.leave(number);
