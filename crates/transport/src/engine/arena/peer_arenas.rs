@@ -152,24 +152,8 @@ impl PeerArenas {
 
     /// The bytes of a message that lies in an arena of the peer. They are there as long as the
     /// arena is mapped.
-    pub(crate) fn bytes(
-        &mut self,
-        number: u32,
-        offset: u64,
-        len: u64,
-    ) -> Result<ArenaBytes, Unreadable> {
-        let arena = self.get(number);
-        let bytes = arena.and_then(|arena| ArenaBytes::new(&arena.arena, offset, len));
-        bytes.ok_or_else(|| self.why_unreadable(number))
-    }
-
-    /// Why there are no such bytes in an arena.
-    fn why_unreadable(&self, number: u32) -> Unreadable {
-        if self.was_missed(number) {
-            Unreadable::Missed
-        } else {
-            Unreadable::Outside
-        }
+    pub(crate) fn bytes(&mut self, number: u32, offset: u64, len: u64) -> Option<ArenaBytes> {
+        ArenaBytes::new(&self.get(number)?.arena, offset, len)
     }
 
     /// Why a message in an arena that was missed cannot be received, and what helps.
@@ -224,7 +208,14 @@ impl PeerArenas {
         at: u64,
         most: u64,
     ) -> Result<u64, Unreadable> {
-        let bytes = self.bytes(message.key as u32, message.address, message.len)?;
+        let number = message.key as u32;
+        let Some(bytes) = self.bytes(number, message.address, message.len) else {
+            return Err(if self.was_missed(number) {
+                Unreadable::Missed
+            } else {
+                Unreadable::Outside
+            });
+        };
         let part = most.min(message.len.saturating_sub(at));
         let source = Skip {
             inner: &bytes,
