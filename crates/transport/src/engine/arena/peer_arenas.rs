@@ -90,14 +90,16 @@ impl PeerArenas {
         self.mapped.iter().any(|(known, _)| *known == number)
     }
 
-    fn is_kept(&self, number: u32) -> bool {
-        self.unmapped.iter().any(|(known, _)| *known == number)
+    fn kept(&self, number: u32) -> Option<&UnmappedArena> {
+        let mut kept = self.unmapped.iter();
+        let (_, arena) = kept.find(|(known, _)| *known == number)?;
+        Some(arena)
     }
 
     /// Whether an arena of the peer has come: it is mapped, or kept to be read without that.
     #[inline(always)]
     pub(crate) fn is_here(&self, number: u32) -> bool {
-        self.is_mapped(number) || self.is_kept(number)
+        self.is_mapped(number) || self.kept(number).is_some()
     }
 
     /// Maps an arena that came over the channel, or keeps its descriptor. One of which neither can
@@ -156,10 +158,13 @@ impl PeerArenas {
         ArenaBytes::new(&self.get(number)?.arena, offset, len)
     }
 
-    /// Why a message in an arena that was missed cannot be received, and what helps.
-    pub(crate) fn why_missed(&self, number: u32) -> Option<String> {
-        self.was_missed(number).then(|| {
-            if self.is_kept(number) {
+    /// Why a message in an arena that was missed cannot be received, and what helps. `None`: the
+    /// numbers of its sender are wrong.
+    pub(crate) fn why_missed(&self, message: &ArenaMessage) -> Option<String> {
+        let kept = self.kept(message.arena);
+        let lies_there = kept.is_none_or(|arena| arena.contains(message.offset, message.len));
+        (self.was_missed(message.arena) && lies_there).then(|| {
+            if kept.is_some() {
                 "there is no memory for a copy of it; raise ulimit -v here".into()
             } else if self.unmapped.len() >= MOST_UNMAPPED {
                 format!(
@@ -180,18 +185,15 @@ impl PeerArenas {
         len: u64,
         mut take: impl FnMut(u64, &[u8]),
     ) -> bool {
-        let mut unmapped = self.unmapped.iter();
-        let Some((_, arena)) = unmapped.find(|(number, _)| *number == message.arena) else {
+        let lies_there = |arena: &&UnmappedArena| arena.contains(message.offset, message.len);
+        let Some(arena) = self.kept(message.arena).filter(lies_there) else {
             return false;
         };
         let mut part = [0; STEP];
         let mut at = 0;
         while at < len {
             let part = &mut part[..(len - at).min(STEP as u64) as usize];
-            let Some(offset) = message.offset.checked_add(at) else {
-                return false;
-            };
-            if !arena.read(offset, part) {
+            if !arena.read(message.offset + at, part) {
                 return false;
             }
             take(at, part);

@@ -231,7 +231,7 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
 #[cold]
 fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
     let arenas = cx.peers.pair(from).map(|pair| &pair.arenas);
-    if let Some(why) = arenas.and_then(|arenas| arenas.why_missed(message.arena)) {
+    if let Some(why) = arenas.and_then(|arenas| arenas.why_missed(message)) {
         // The sender has done nothing wrong, and gets its room back.
         release(cx, from, message);
         let (len, from) = (message.len, Peer(from));
