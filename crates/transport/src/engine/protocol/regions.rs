@@ -269,11 +269,8 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
     let data = unsafe { send_buffer(bytes) };
     let stage = SendStage::Fragments(Fragments {
         receive: Some(id),
-        at: 0,
-        end: len,
-        open: false,
-        confirm: false,
         region: Some(index),
+        ..Fragments::new(0, len)
     });
     let sending = Sending::new(from, data, stage);
     let slot = cx.requests.insert(Operation::Send(sending));
