@@ -279,6 +279,8 @@ impl Engine {
 
     #[cold]
     fn leave_to_parent(&mut self) -> bool {
+        // Also what is kept beyond the end of an endpoint.
+        failure::leave_to_parent(&mut self.cx);
         if self.cx.identity.is_closed() {
             return false;
         }

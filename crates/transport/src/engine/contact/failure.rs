@@ -15,6 +15,7 @@ use crate::engine::peer::table::{Channel, PeerState};
 use crate::engine::protocol::{arena_message, regions, unexpected};
 use crate::engine::request::{Operation, ReceiveStage, SendStage};
 use crate::error::PeerFailure;
+use crate::raw::RequestId;
 use crate::{Error, Peer};
 
 /// Ends everything that has to do with a peer. What it had published before is delivered first:
@@ -186,11 +187,7 @@ pub(crate) fn release_ended(cx: &mut Cx) {
     }
     for ended in cx.quarantine.take_ended() {
         cx.memory.return_words(ended.probe_words);
-        for (receive, _, error) in ended.written {
-            if let Some(slot) = cx.requests.find(receive) {
-                fail_operation(cx, slot, &error);
-            }
-        }
+        end_written(cx, ended.written);
         for ring in ended.rings {
             cx.peers.notes.left_ring(ended.peer, ring);
         }
@@ -199,5 +196,21 @@ pub(crate) fn release_ended(cx: &mut Cx) {
         if !cx.peers.is_alive(ended.peer) {
             cx.staging.forget_peer(ended.peer);
         }
+    }
+}
+
+/// Ends receives into which a peer that was taken out of quarantine was writing.
+fn end_written(cx: &mut Cx, written: Vec<(RequestId, u64, Error)>) {
+    for (receive, _, error) in written {
+        if let Some(slot) = cx.requests.find(receive) {
+            fail_operation(cx, slot, &error);
+        }
+    }
+}
+
+/// In a forked child nothing is kept for peers: they write to what its parent has.
+pub(crate) fn leave_to_parent(cx: &mut Cx) {
+    for kept in cx.quarantine.take_all() {
+        end_written(cx, kept.written);
     }
 }
