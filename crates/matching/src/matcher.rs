@@ -116,15 +116,9 @@ impl<S: Storage> Matcher<S> {
     /// [`Full::Posted`]; nothing has changed, [`reserve`](Self::reserve) makes room.
     #[inline(always)]
     pub fn post(&mut self, selector: &Selector, token: Token) -> Result<PostedId, Full> {
-        match self
-            .posted
-            .push(&mut self.storage.posted(), selector, token)
-        {
-            Some((index, generation)) => Ok(PostedId { index, generation }),
-            None => Err(Full::Posted {
-                capacity: self.posted_capacity(),
-            }),
-        }
+        let mut memory = self.storage.posted();
+        let pushed = self.posted.push(&mut memory, selector, token);
+        self.posted_id(pushed)
     }
 
     /// As [`post`](Self::post), for a receive that stays queued whatever finds it, at its place in
@@ -133,10 +127,15 @@ impl<S: Storage> Matcher<S> {
     /// # Errors
     /// As [`post`](Self::post).
     pub fn post_staying(&mut self, selector: &Selector, token: Token) -> Result<PostedId, Full> {
-        match self
-            .posted
-            .push_staying(&mut self.storage.posted(), selector, token)
-        {
+        let mut memory = self.storage.posted();
+        let pushed = self.posted.push_staying(&mut memory, selector, token);
+        self.posted_id(pushed)
+    }
+
+    /// The id of what was queued at this index, in this generation.
+    #[inline(always)]
+    fn posted_id(&self, queued: Option<(u32, u32)>) -> Result<PostedId, Full> {
+        match queued {
             Some((index, generation)) => Ok(PostedId { index, generation }),
             None => Err(Full::Posted {
                 capacity: self.posted_capacity(),

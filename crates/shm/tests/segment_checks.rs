@@ -424,6 +424,9 @@ fn arenas_are_shared_up_to_the_accepted_size() {
     assert_eq!(u64::from_ne_bytes(read), 7);
     assert!(!unmapped.read(102_393, &mut read));
     assert!(!unmapped.read(u64::MAX, &mut read));
+    assert!(unmapped.contains(102_392, 8));
+    assert!(!unmapped.contains(102_393, 8));
+    assert!(!unmapped.contains(u64::MAX, 8));
     // Peers cannot write: not even a mapping for it can be had.
     let large = Arena::create(small().shared_bytes(), Placement::default()).unwrap();
     let error = attach([duplicate(large.fd()), owner(&header())], None).unwrap_err();

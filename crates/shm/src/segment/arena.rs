@@ -175,6 +175,7 @@ impl PeerArena {
 #[derive(Debug)]
 pub struct UnmappedArena {
     file: File,
+    bytes: u64,
 }
 
 impl UnmappedArena {
@@ -184,8 +185,17 @@ impl UnmappedArena {
     ///
     /// As [`PeerArena::attach`].
     pub fn new(fd: OwnedFd) -> Result<Self, SegmentError> {
-        memfd::examine(fd.as_fd())?;
-        Ok(Self { file: fd.into() })
+        let bytes = memfd::examine(fd.as_fd())?;
+        Ok(Self {
+            file: fd.into(),
+            bytes,
+        })
+    }
+
+    /// Whether `len` bytes at `offset` are all within the arena.
+    pub fn contains(&self, offset: u64, len: u64) -> bool {
+        let end = offset.checked_add(len);
+        end.is_some_and(|end| end <= self.bytes)
     }
 
     /// Copies the bytes at `offset` to all of `into`. False if they are not all within the arena;

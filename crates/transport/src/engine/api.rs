@@ -232,7 +232,7 @@ impl Engine {
         let memory = self.wait_until(Awaited::Region(id), |engine| {
             regions::revoked(&mut engine.cx, id).transpose()
         });
-        self.cx.regions.end_revoke(id);
+        self.cx.regions.end_revoke();
         memory
     }
 

@@ -154,7 +154,7 @@ impl Engine {
         if self.cx.memory.has_held_back() {
             moved |= self.rings.drain_held_back(&mut self.cx);
         }
-        if self.cx.fabric.is_due() {
+        if self.cx.fabric.is_due(self.cx.peers.shares_memory()) {
             moved |= fabric_progress::poll(&mut self.cx, &mut self.inbox);
         }
         moved |= work::push(&mut self.cx);
@@ -279,6 +279,8 @@ impl Engine {
 
     #[cold]
     fn leave_to_parent(&mut self) -> bool {
+        // Also what is kept beyond the end of an endpoint.
+        failure::leave_to_parent(&mut self.cx);
         if self.cx.identity.is_closed() {
             return false;
         }

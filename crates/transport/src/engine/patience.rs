@@ -45,20 +45,20 @@ impl Awaited<'_> {
     }
 }
 
-/// How long a call has waited, as far as it has slept.
+/// How long a call has waited, as far as it has slept, or a ring for a record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Patience {
-    /// It has not slept yet.
+    /// It has not slept or looked yet.
     #[default]
     Fresh,
-    /// It slept first at this time.
+    /// It slept, or looked, first at this time.
     Since(Instant),
-    /// It has said what it waits for.
+    /// It was said what it waits for.
     Over,
 }
 
 impl Patience {
-    /// The call is about to sleep. True if it has to say now what it waits for, after so long.
+    /// It waits on. True if it is to be said now what it waits for, after so long; 0 is never.
     pub(crate) fn is_over(&mut self, patience: Duration) -> bool {
         match self {
             Self::Fresh => *self = Self::Since(Instant::now()),

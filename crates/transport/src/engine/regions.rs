@@ -27,8 +27,8 @@ struct Region {
     /// The offset by which peers name the first byte.
     origin: u64,
     key: u64,
-    /// Since when it is taken back: no further access begins.
-    over: Option<Instant>,
+    /// It is taken back, or the endpoint closes: no further access begins.
+    over: bool,
     /// Transfers through this endpoint that use it now.
     users: u32,
 }
@@ -46,19 +46,34 @@ pub(crate) struct Exposure {
     pub(crate) origin: u64,
 }
 
+/// The call under way that takes a region back.
+struct Revoke {
+    since: Instant,
+    /// Of the transfers that use the region: how many, and how far they are together; since when.
+    moved: ((u32, u64), Instant),
+    /// Peers that seem to access it.
+    accessors: HashMap<u32, Inquiry>,
+}
+
+impl Revoke {
+    fn new() -> Self {
+        let since = Instant::now();
+        Self {
+            since,
+            moved: ((0, 0), since),
+            accessors: HashMap::new(),
+        }
+    }
+}
+
 /// All regions, by their index in the shared table or beyond it.
 #[derive(Default)]
 pub(crate) struct Regions {
     own: HashMap<u32, Region>,
     /// The index of each key.
     by_key: HashMap<u64, u32>,
-    /// One is taken back, as soon as nobody uses it any more.
-    revoked: bool,
-    /// Peers that seem to access a region which is taken back, with its index.
-    accessors: Vec<(u32, u32, Inquiry)>,
-    /// Transfers that use a region which is taken back: region, how many, how far they are
-    /// together; and since when.
-    unmoved: Option<((RegionId, u32, u64), Instant)>,
+    /// Of one at a time: the call blocks.
+    revoke: Option<Revoke>,
 }
 
 impl Regions {
@@ -77,7 +92,7 @@ impl Regions {
             access: exposure.access,
             origin: exposure.origin,
             key,
-            over: None,
+            over: false,
             users: 0,
         };
         let index = (0..=self.own.len() as u32).find(|index| !self.own.contains_key(index));
@@ -142,8 +157,7 @@ impl Regions {
     ) -> core::result::Result<(u32, RawSliceMut), Done> {
         let index = self.by_key.get(&key);
         let found = index.and_then(|index| Some((*index, self.own.get(index)?)));
-        let fits =
-            |(_, region): &(u32, &Region)| region.over.is_none() && region.access.contains(access);
+        let fits = |(_, region): &(u32, &Region)| !region.over && region.access.contains(access);
         let (index, region) = found.filter(fits).ok_or(Done::NoRegion)?;
         let offset = offset.wrapping_sub(region.origin);
         let found = region.memory.get(offset, len);
@@ -167,26 +181,22 @@ impl Regions {
 
     /// Removes a region from the table; [`take`](Self::take) gives its memory when that is free.
     pub(crate) fn start_revoke(&mut self, segment: &OwnSegment, id: RegionId) -> Result<()> {
-        self.get(id)?.over = Some(Instant::now());
-        self.revoked = true;
+        self.get(id)?.over = true;
+        self.revoke = Some(Revoke::new());
         if let Ok(index) = u32::try_from(id.0) {
             table(segment).remove(index);
         }
         Ok(())
     }
 
-    /// What is known of a peer that seems to access a region which is taken back.
-    pub(crate) fn accessor(&mut self, id: RegionId, peer: u32) -> &mut Inquiry {
-        let index = id.0 as u32;
-        let known = self.accessors.iter();
-        let at = known
-            .clone()
-            .position(|known| (known.0, known.1) == (index, peer))
-            .unwrap_or_else(|| {
-                self.accessors.push((index, peer, Inquiry::new()));
-                self.accessors.len() - 1
-            });
-        &mut self.accessors[at].2
+    fn revoke(&mut self) -> &mut Revoke {
+        self.revoke.get_or_insert_with(Revoke::new)
+    }
+
+    /// What is known of a peer that seems to access the region which is taken back.
+    pub(crate) fn accessor(&mut self, peer: u32) -> &mut Inquiry {
+        let known = self.revoke().accessors.entry(peer);
+        known.or_insert_with(Inquiry::new)
     }
 
     /// Whether transfers through this endpoint use a region.
@@ -198,32 +208,27 @@ impl Regions {
         self.get(id).map(|region| region.key)
     }
 
-    /// Since when a region is taken back.
-    pub(crate) fn taken_back_since(&mut self, id: RegionId) -> Option<Instant> {
-        self.get(id).ok()?.over
+    /// How long it takes so far to take a region back.
+    pub(crate) fn taken_back_for(&mut self) -> Duration {
+        self.revoke().since.elapsed()
     }
 
-    /// Makes as if a region was taken back earlier.
+    /// Makes as if that had begun earlier.
     #[cfg(test)]
-    pub(crate) fn age(&mut self, id: RegionId, by: Duration) {
-        if let Ok(Region {
-            over: Some(since), ..
-        }) = self.get(id)
-        {
-            *since = since.checked_sub(by).expect("the machine runs for longer");
-        }
+    pub(crate) fn age(&mut self, by: Duration) {
+        let since = &mut self.revoke().since;
+        *since = since.checked_sub(by).expect("the machine runs for longer");
     }
 
     /// How long the transfers that use a region which is taken back have not moved; `moved` says
     /// how far they are.
     pub(crate) fn unmoved_for(&mut self, id: RegionId, moved: u64) -> Duration {
         let users = self.get(id).map_or(0, |region| region.users);
-        let state = (id, users, moved);
-        let (_, since) = match &mut self.unmoved {
-            Some(unmoved) if unmoved.0 == state => unmoved,
-            other => other.insert((state, Instant::now())),
-        };
-        since.elapsed()
+        let known = &mut self.revoke().moved;
+        if known.0 != (users, moved) {
+            *known = ((users, moved), Instant::now());
+        }
+        known.1.elapsed()
     }
 
     /// The memory of a region that was taken back.
@@ -234,27 +239,25 @@ impl Regions {
         let region = self.own.remove(&(id.0 as u32));
         let region = region.ok_or(Error::UnknownRequest)?;
         self.by_key.remove(&region.key);
-        self.end_revoke(id);
+        self.end_revoke();
         // SAFETY: the caller's promise: nobody can reach it any more.
         Ok(unsafe { region.memory.rebuild() })
     }
 
     /// A region was taken back, or is given up for now. Who tries it again begins to wait anew.
-    pub(crate) fn end_revoke(&mut self, id: RegionId) {
-        self.accessors.retain(|known| u64::from(known.0) != id.0);
-        self.unmoved = None;
-        self.revoked = false;
+    pub(crate) fn end_revoke(&mut self) {
+        self.revoke = None;
     }
 
     /// Whether one is taken back that may be in use.
     pub(crate) const fn has_revoked(&self) -> bool {
-        self.revoked
+        self.revoke.is_some()
     }
 
     /// No access to any region begins any more.
     pub(crate) fn withdraw(&mut self, segment: &OwnSegment) {
         for (index, region) in &mut self.own {
-            region.over = Some(Instant::now());
+            region.over = true;
             table(segment).remove(*index);
         }
     }
@@ -301,7 +304,7 @@ mod tests {
                 access: Access::BOTH,
                 origin,
                 key: 7,
-                over: None,
+                over: false,
                 users: 0,
             },
         );

@@ -86,22 +86,33 @@ impl PeerArenas {
         self.missed.contains(&number)
     }
 
-    /// Whether an arena of the peer is mapped.
-    pub(crate) fn is_mapped(&self, number: u32) -> bool {
+    fn is_mapped(&self, number: u32) -> bool {
         self.mapped.iter().any(|(known, _)| *known == number)
+    }
+
+    fn kept(&self, number: u32) -> Option<&UnmappedArena> {
+        let mut kept = self.unmapped.iter();
+        let (_, arena) = kept.find(|(known, _)| *known == number)?;
+        Some(arena)
+    }
+
+    /// Whether an arena of the peer has come: it is mapped, or kept to be read without that.
+    #[inline(always)]
+    pub(crate) fn is_here(&self, number: u32) -> bool {
+        self.is_mapped(number) || self.kept(number).is_some()
     }
 
     /// Maps an arena that came over the channel, or keeps its descriptor. One of which neither can
     /// be is an error at the message that lies in it.
     pub(crate) fn map(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
-        if self.mapped.len() >= MOST_ARENAS && !self.is_mapped(number) {
-            tracing::warn!("a peer has {MOST_ARENAS} arenas, and no other one is mapped");
-            return self.keep_unmapped(number, fd);
-        }
         self.unmap(number);
+        let count = self.mapped.len();
         // The whole of it is mapped at once, and it may be longer than all addresses.
-        let Some(charge) = self.quota.charge(bytes) else {
-            tracing::warn!("an arena of {bytes} bytes of a peer is too much to map");
+        let charge = (count < MOST_ARENAS).then(|| self.quota.charge(bytes));
+        let Some(charge) = charge.flatten() else {
+            tracing::warn!(
+                "an arena of {bytes} bytes of a peer is too much to map beside {count} others"
+            );
             return self.keep_unmapped(number, fd);
         };
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -143,31 +154,17 @@ impl PeerArenas {
 
     /// The bytes of a message that lies in an arena of the peer. They are there as long as the
     /// arena is mapped.
-    pub(crate) fn bytes(
-        &mut self,
-        number: u32,
-        offset: u64,
-        len: u64,
-    ) -> Result<ArenaBytes, Unreadable> {
-        let arena = self.get(number);
-        let bytes = arena.and_then(|arena| ArenaBytes::new(&arena.arena, offset, len));
-        bytes.ok_or_else(|| self.why_unreadable(number))
+    pub(crate) fn bytes(&mut self, number: u32, offset: u64, len: u64) -> Option<ArenaBytes> {
+        ArenaBytes::new(&self.get(number)?.arena, offset, len)
     }
 
-    /// Why there are no such bytes in an arena.
-    fn why_unreadable(&self, number: u32) -> Unreadable {
-        if self.was_missed(number) {
-            Unreadable::Missed
-        } else {
-            Unreadable::Outside
-        }
-    }
-
-    /// Why a message in an arena that was missed cannot be received, and what helps.
-    pub(crate) fn why_missed(&self, number: u32) -> Option<String> {
-        let is_kept = self.unmapped.iter().any(|(kept, _)| *kept == number);
-        self.was_missed(number).then(|| {
-            if is_kept {
+    /// Why a message in an arena that was missed cannot be received, and what helps. `None`: the
+    /// numbers of its sender are wrong.
+    pub(crate) fn why_missed(&self, message: &ArenaMessage) -> Option<String> {
+        let kept = self.kept(message.arena);
+        let lies_there = kept.is_none_or(|arena| arena.contains(message.offset, message.len));
+        (self.was_missed(message.arena) && lies_there).then(|| {
+            if kept.is_some() {
                 "there is no memory for a copy of it; raise ulimit -v here".into()
             } else if self.unmapped.len() >= MOST_UNMAPPED {
                 format!(
@@ -188,18 +185,15 @@ impl PeerArenas {
         len: u64,
         mut take: impl FnMut(u64, &[u8]),
     ) -> bool {
-        let mut unmapped = self.unmapped.iter();
-        let Some((_, arena)) = unmapped.find(|(number, _)| *number == message.arena) else {
+        let lies_there = |arena: &&UnmappedArena| arena.contains(message.offset, message.len);
+        let Some(arena) = self.kept(message.arena).filter(lies_there) else {
             return false;
         };
         let mut part = [0; STEP];
         let mut at = 0;
         while at < len {
             let part = &mut part[..(len - at).min(STEP as u64) as usize];
-            let Some(offset) = message.offset.checked_add(at) else {
-                return false;
-            };
-            if !arena.read(offset, part) {
+            if !arena.read(message.offset + at, part) {
                 return false;
             }
             take(at, part);
@@ -216,7 +210,14 @@ impl PeerArenas {
         at: u64,
         most: u64,
     ) -> Result<u64, Unreadable> {
-        let bytes = self.bytes(message.key as u32, message.address, message.len)?;
+        let number = message.key as u32;
+        let Some(bytes) = self.bytes(number, message.address, message.len) else {
+            return Err(if self.was_missed(number) {
+                Unreadable::Missed
+            } else {
+                Unreadable::Outside
+            });
+        };
         let part = most.min(message.len.saturating_sub(at));
         let source = Skip {
             inner: &bytes,

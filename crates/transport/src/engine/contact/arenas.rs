@@ -34,7 +34,7 @@ fn look_for_arena(cx: &mut Cx, from: u32, arena: u32) {
             connections::read_within(cx, index, &mut left);
         }
         let pair = cx.peers.pair(from);
-        if left == 0 || pair.is_none_or(|pair| pair.arenas.is_mapped(arena)) {
+        if left == 0 || pair.is_none_or(|pair| pair.arenas.is_here(arena)) {
             return;
         }
         let waits = cx.sockets.has_unread(from);

@@ -141,15 +141,11 @@ fn single_copy(
         max_eager: LONGEST_EAGER,
         max_fragment: u32::try_from(cx.staging.buffer_bytes).unwrap_or(u32::MAX),
     };
-    let credentials = cx
-        .sockets
-        .get(index)
-        .and_then(|connection| connection.channel.credentials().ok());
     let cma = if !allowed.contains(Path::Cma) && !allowed.contains(Path::SplitCopy) {
         RemoteProcess::none("switched off by the settings")
     } else {
         let mut probe = greeting.probe;
-        probe.pid = credentials.map_or(0, |credentials| credentials.pid);
+        probe.pid = cx.sockets.pid_of(index);
         RemoteProcess::probe(probe)
     };
     if let Some(why) = cma.refusal() {

@@ -3,7 +3,7 @@
 use limic_matching::Source as From;
 
 use super::connections;
-use super::stop_writer::{is_awaited, stop_writer};
+use super::stop_writer::stop_writer;
 use crate::counters::Event;
 use crate::engine::control::{budget, spins};
 use crate::engine::cx::Cx;
@@ -15,6 +15,7 @@ use crate::engine::peer::table::{Channel, PeerState};
 use crate::engine::protocol::{arena_message, regions, unexpected};
 use crate::engine::request::{Operation, ReceiveStage, SendStage};
 use crate::error::PeerFailure;
+use crate::raw::RequestId;
 use crate::{Error, Peer};
 
 /// Ends everything that has to do with a peer. What it had published before is delivered first:
@@ -23,7 +24,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     if !cx.peers.is_alive(number) {
         return;
     }
-    stop_writer(cx, number, &why);
+    let is_awaited = stop_writer(cx, number, &why);
     copy_out_loans(cx, number);
     let Some((before, ring)) = cx.peers.fail(number, why.clone()) else {
         // What came meanwhile was the reason of its failure.
@@ -39,7 +40,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     for index in cx.sockets.of_peer(number) {
         connections::drop_connection(cx, index);
     }
-    if !died && !is_awaited(cx, number) {
+    if !died && !is_awaited {
         // It may have said goodbye over another connection than that which ended first. Nothing is
         // kept for it yet.
         cx.quarantine.leave(number);
@@ -172,7 +173,7 @@ fn forget_offers(cx: &mut Cx, number: u32, why: &PeerFailure) {
         let kept = store
             .get(token)
             .map_or(0, |message| kept_bytes(&message.body));
-        store.lose(token, why.clone());
+        store.replace(token, UnexpectedBody::Lost(Box::new(why.clone())));
         budget::count_taken(cx, number, kept);
     }
 }
@@ -186,11 +187,7 @@ pub(crate) fn release_ended(cx: &mut Cx) {
     }
     for ended in cx.quarantine.take_ended() {
         cx.memory.return_words(ended.probe_words);
-        for (receive, _, error) in ended.written {
-            if let Some(slot) = cx.requests.find(receive) {
-                fail_operation(cx, slot, &error);
-            }
-        }
+        end_written(cx, ended.written);
         for ring in ended.rings {
             cx.peers.notes.left_ring(ended.peer, ring);
         }
@@ -199,5 +196,21 @@ pub(crate) fn release_ended(cx: &mut Cx) {
         if !cx.peers.is_alive(ended.peer) {
             cx.staging.forget_peer(ended.peer);
         }
+    }
+}
+
+/// Ends receives into which a peer that was taken out of quarantine was writing.
+fn end_written(cx: &mut Cx, written: Vec<(RequestId, u64, Error)>) {
+    for (receive, _, error) in written {
+        if let Some(slot) = cx.requests.find(receive) {
+            fail_operation(cx, slot, &error);
+        }
+    }
+}
+
+/// In a forked child nothing is kept for peers: they write to what its parent has.
+pub(crate) fn leave_to_parent(cx: &mut Cx) {
+    for kept in cx.quarantine.take_all() {
+        end_written(cx, kept.written);
     }
 }

@@ -142,11 +142,7 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
             return refuse(cx, index, TOO_MANY);
         }
         // The kernel gives no number to a process of another namespace; all of those count as one.
-        let credentials = cx
-            .sockets
-            .get(index)
-            .and_then(|connection| connection.channel.credentials().ok());
-        let pid = credentials.map_or(0, |credentials| credentials.pid);
+        let pid = cx.sockets.pid_of(index);
         if cx.peers.contacts.by(pid) >= MOST_OF_PROCESS {
             let why = "its process has made the first contact for too many endpoints";
             return refuse(cx, index, why);

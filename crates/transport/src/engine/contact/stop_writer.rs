@@ -6,7 +6,8 @@ use limic_shm::world::{self, Instant};
 
 use super::failure;
 use crate::engine::cx::Cx;
-use crate::engine::request::{Operation, ReceiveStage};
+use crate::engine::request::operation::SplitRead;
+use crate::engine::request::{Incoming, ReceiveStage, Slot};
 use crate::error::PeerFailure;
 use crate::warning;
 
@@ -19,34 +20,36 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// out for, so a buffer that is given back earlier would be written to while it is its owner's.
 ///
 /// In a forked child nobody writes: the block goes to its parent.
-pub(crate) fn stop_writer(cx: &mut Cx, number: u32, why: &PeerFailure) {
-    for slot in cx.requests.slots() {
-        let Operation::Receive(receiving) = cx.requests.get(slot) else {
-            continue;
-        };
-        let ReceiveStage::SplitRead(incoming, mut split) = receiving.stage else {
-            continue;
-        };
-        if incoming.from() != number || split.stopped {
-            continue;
-        }
+///
+/// True if a receive has to wait.
+pub(crate) fn stop_writer(cx: &mut Cx, number: u32, why: &PeerFailure) -> bool {
+    let mut waits = false;
+    for (slot, incoming, mut split) in split_reads(cx, number) {
         cx.transfers.splits.incoming.end(split.line);
         split.stopped = *why == PeerFailure::Forked || !is_writing(cx, number, split.serial);
+        waits |= !split.stopped;
         if let Some(receiving) = cx.requests.receiving(slot) {
             receiving.stage = ReceiveStage::SplitRead(incoming, split);
         }
     }
+    waits
 }
 
 /// Whether a peer may be in the middle of a block, so that its receive has to wait.
 pub(crate) fn is_awaited(cx: &mut Cx, number: u32) -> bool {
-    cx.requests.slots().into_iter().any(|slot| {
-        let receiving = cx.requests.receiving(slot);
-        receiving.is_some_and(|receiving| match receiving.stage {
-            ReceiveStage::SplitRead(incoming, split) => incoming.from() == number && !split.stopped,
-            _ => false,
-        })
-    })
+    !split_reads(cx, number).is_empty()
+}
+
+/// Receives into which a peer may write.
+fn split_reads(cx: &mut Cx, number: u32) -> Vec<(Slot, Incoming, SplitRead)> {
+    let slots = cx.requests.slots().into_iter();
+    let split_reads = slots.filter_map(|slot| match cx.requests.receiving(slot)?.stage {
+        ReceiveStage::SplitRead(incoming, split) => Some((slot, incoming, split)),
+        _ => None,
+    });
+    split_reads
+        .filter(|(_, incoming, split)| incoming.from() == number && !split.stopped)
+        .collect()
 }
 
 /// Whether the sender of a split copy that has ended is still in the middle of a block.

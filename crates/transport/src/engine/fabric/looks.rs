@@ -22,8 +22,6 @@ pub(super) struct Looks {
     poll_mask: u32,
     /// Progress calls between two looks, where peers share memory too.
     every: u32,
-    /// There are such peers.
-    shares: bool,
     /// Progress calls since the last look.
     passed: u32,
     /// Looks so far.
@@ -40,7 +38,6 @@ impl Default for Looks {
             active: 0,
             poll_mask: IDLE,
             every: 1,
-            shares: false,
             passed: 0,
             count: 0,
             all: true,
@@ -65,9 +62,9 @@ impl Looks {
         };
     }
 
-    /// Progress calls between two looks.
-    fn every(&self) -> u32 {
-        if self.shares { self.every } else { 1 }
+    /// Progress calls between two looks. `shares`: there are peers in shared memory.
+    fn every(&self, shares: bool) -> u32 {
+        if shares { self.every } else { 1 }
     }
 
     /// The next progress call looks at all networks.
@@ -124,23 +121,18 @@ impl FabricChannel {
 
     /// Whether a look at the networks is due: one that costs a call of the kernel has its turn now
     /// and then, so that peers in shared memory do not pay for it each time. Without such peers
-    /// nobody pays.
-    pub(crate) fn is_due(&mut self) -> bool {
+    /// (`shares` is false) nobody pays.
+    pub(crate) fn is_due(&mut self, shares: bool) -> bool {
         let looks = &mut self.looks;
         looks.passed = looks.passed.saturating_add(1);
-        let due = looks.active != 0 && looks.passed >= looks.every();
+        let due = looks.active != 0 && looks.passed >= looks.every(shares);
         looks.count = looks.count.wrapping_add(u32::from(due));
         due
     }
 
     /// Progress calls between two looks at the networks.
-    pub(crate) fn looks_every(&self) -> u32 {
-        self.looks.every()
-    }
-
-    /// Whether there are peers in shared memory.
-    pub(crate) fn set_shares(&mut self, shares: bool) {
-        self.looks.shares = shares;
+    pub(crate) fn looks_every(&self, shares: bool) -> u32 {
+        self.looks.every(shares)
     }
 
     /// The next progress call looks at all networks.

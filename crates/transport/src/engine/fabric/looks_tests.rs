@@ -73,7 +73,7 @@ impl Fabric for Quiet {
 }
 
 fn progress(channel: &mut FabricChannel) {
-    if channel.is_due() {
+    if channel.is_due(true) {
         assert!(channel.poll(&mut Inbox::new()).is_none());
     }
 }
@@ -91,7 +91,6 @@ fn a_cheap_network_does_not_bring_forward_the_turn_of_a_dear_one() {
     let address = Address::generate().expect("random");
     let settings = settings.expect("settings");
     let mut channel = FabricChannel::with(fabrics.collect(), &settings, &address);
-    channel.set_shares(true);
     for fabric in 0..2 {
         let connection = ConnectionId(0);
         channel.reached(Link { fabric, connection }, fabric.into());

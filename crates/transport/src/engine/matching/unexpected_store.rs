@@ -23,8 +23,8 @@ pub(crate) enum UnexpectedBody {
     InArena(ArenaMessage),
     /// A send of this endpoint to itself.
     Loopback(RequestId),
-    /// Nothing any more: its sender went after somebody claimed it ([`UnexpectedStore::why_lost`]).
-    Lost,
+    /// Nothing any more: its sender went, as is said here, after somebody claimed it.
+    Lost(Box<PeerFailure>),
 }
 
 impl UnexpectedBody {
@@ -40,7 +40,7 @@ impl UnexpectedBody {
         match self {
             Self::Offered(_) | Self::Partial(_) => Some(0),
             Self::InArena(message) => message.send_ahead,
-            Self::Bytes(_) | Self::Loopback(_) | Self::Lost => None,
+            Self::Bytes(_) | Self::Loopback(_) | Self::Lost(_) => None,
         }
     }
 }
@@ -61,7 +61,9 @@ impl UnexpectedMessage {
     /// Whether the message can be received whatever becomes of its sender.
     pub(crate) fn is_here(&self) -> bool {
         match &self.body {
-            UnexpectedBody::Bytes(_) | UnexpectedBody::Loopback(_) | UnexpectedBody::Lost => true,
+            UnexpectedBody::Bytes(_) | UnexpectedBody::Loopback(_) | UnexpectedBody::Lost(_) => {
+                true
+            }
             UnexpectedBody::Partial(bytes) => bytes.len() as u64 == self.len,
             UnexpectedBody::Offered(_) | UnexpectedBody::InArena(_) => false,
         }
@@ -87,8 +89,6 @@ pub(crate) struct UnexpectedStore {
     free: Vec<Slot>,
     /// Buffers of delivered messages, to be used again; so a steady state does not allocate.
     spare: Vec<Vec<u8>>,
-    /// Why claimed messages are lost, by token.
-    lost: Vec<(u32, PeerFailure)>,
 }
 
 impl UnexpectedStore {
@@ -97,7 +97,6 @@ impl UnexpectedStore {
             entries: Vec::new(),
             free: Vec::new(),
             spare: Vec::new(),
-            lost: Vec::new(),
         }
     }
 
@@ -198,18 +197,6 @@ impl UnexpectedStore {
         if let Some(message) = entry.and_then(|entry| entry.message.as_mut()) {
             message.body = body;
         }
-    }
-
-    /// A claimed message is lost with its sender.
-    pub(crate) fn lose(&mut self, token: u32, why: PeerFailure) {
-        self.replace(token, UnexpectedBody::Lost);
-        self.lost.push((token, why));
-    }
-
-    /// Why a message is lost that has just been taken.
-    pub(crate) fn why_lost(&mut self, token: u32) -> PeerFailure {
-        let at = self.lost.iter().position(|(lost, _)| *lost == token);
-        at.map_or(PeerFailure::Closed, |at| self.lost.swap_remove(at).1)
     }
 
     /// The bytes of a message that comes in fragments.

@@ -18,15 +18,13 @@ use super::table::Peers;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Something that a peer seems to be in the middle of.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Inquiry {
     since: Instant,
     /// When the last question was asked, or else when this began.
     last: Instant,
     /// The number of the first question, once one was asked.
     asked: Option<u32>,
-    /// It was said that it takes long.
-    said: bool,
 }
 
 impl Inquiry {
@@ -36,20 +34,12 @@ impl Inquiry {
             since: now,
             last: now,
             asked: None,
-            said: false,
         }
     }
 
     /// How long it has been so.
     pub(crate) fn age(&self) -> Duration {
         self.since.elapsed()
-    }
-
-    /// Whether it is to be said now that it has been so for this long; 0 is never. Once.
-    pub(crate) fn is_to_be_said(&mut self, patience: Duration) -> bool {
-        let long = !self.said && !patience.is_zero() && self.age() >= patience;
-        self.said |= long;
-        long
     }
 
     /// Asks the peer when it has taken too long. True once the peer has said that it is not so.

@@ -94,6 +94,11 @@ impl Quarantine {
         self.all.iter().filter(|known| known.pid == pid).count()
     }
 
+    /// Takes out all peers: nothing here is theirs in a forked child.
+    pub(crate) fn take_all(&mut self) -> Vec<Quarantined> {
+        core::mem::take(&mut self.all)
+    }
+
     /// Takes out peers whose processes have ended. Each visit looks at some of all.
     pub(crate) fn take_ended(&mut self) -> Vec<Quarantined> {
         let mut ended = Vec::new();

@@ -205,29 +205,38 @@ impl Sockets {
         }
         let pid = channel.credentials().map_or(0, |peer| peer.pid);
         let pidfd = self.pidfd_of(&channel);
-        let unwatched = paused::is_for_room(&pidfd);
-        if unwatched {
-            self.paused_since.get_or_insert_with(Instant::now);
-        }
-        let died = matches!(pidfd, Err(PidfdError::Dead));
-        let pidfd = pidfd.ok();
-        if let Some(pidfd) = &pidfd {
-            // Only a second way to learn of a death (a forked child may keep the socket open).
-            let _ = self.events.add(pidfd.as_fd(), token + 1, Trigger::Level);
-        }
         self.connections[index] = Some(Connection {
             channel,
             peer,
             pid,
-            pidfd,
-            unwatched,
-            died,
+            pidfd: None,
+            unwatched: false,
+            died: false,
             said_goodbye: false,
             unread: watched.is_err(),
             readers: 0,
             pending: None,
         });
+        self.note_process(index as u32, pidfd);
         index as u32
+    }
+
+    /// What the kernel gave for the process at the other end of a connection, which is watched.
+    fn note_process(&mut self, index: u32, pidfd: core::result::Result<OwnedFd, PidfdError>) {
+        let Some(Some(connection)) = self.connections.get_mut(index as usize) else {
+            return;
+        };
+        connection.unwatched = paused::is_for_room(&pidfd);
+        if connection.unwatched {
+            self.paused_since.get_or_insert_with(Instant::now);
+        }
+        connection.died = matches!(pidfd, Err(PidfdError::Dead));
+        connection.pidfd = pidfd.ok();
+        if let Some(pidfd) = &connection.pidfd {
+            let token = FIRST + 2 * u64::from(index) + 1;
+            // Only a second way to learn of a death (a forked child may keep the socket open).
+            let _ = self.events.add(pidfd.as_fd(), token, Trigger::Level);
+        }
     }
 
     /// A call is about to read a connection. False: so many others are at that already, of which
@@ -269,6 +278,11 @@ impl Sockets {
         self.connections.get_mut(index as usize)?.as_mut()
     }
 
+    /// The number of the process at the other end of a connection; 0 for one of another namespace.
+    pub(crate) fn pid_of(&self, index: u32) -> i32 {
+        self.get(index).map_or(0, |connection| connection.pid)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.connections.iter().flatten()
     }
@@ -290,9 +304,8 @@ impl Sockets {
         if ungreeted.len() <= most {
             return None;
         }
-        let process = |index: &u32| self.get(*index).map_or(0, |connection| connection.pid);
         let count = |index: &u32| {
-            let same = |other: &&u32| process(other) == process(index);
+            let same = |other: &&u32| self.pid_of(**other) == self.pid_of(*index);
             ungreeted.iter().filter(same).count()
         };
         let others = ungreeted.iter().filter(|index| **index != newest);
@@ -303,7 +316,7 @@ impl Sockets {
     /// up, that others may find no descriptor. The kernel gives no number to a process of another
     /// namespace, of which there may be many.
     pub(crate) fn is_over_share(&self, index: u32, given_up: &Quarantine) -> bool {
-        let pid = self.get(index).map_or(0, |connection| connection.pid);
+        let pid = self.pid_of(index);
         let its = self.iter().filter(|connection| connection.pid == pid);
         let count = its.count() + given_up.count_of(pid);
         let limit = getrlimit(Resource::Nofile).current;

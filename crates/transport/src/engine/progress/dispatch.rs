@@ -83,7 +83,7 @@ fn on_frame<S: Source>(cx: &mut Cx, from: u32, frame: Frame<'_, S>) -> Result<()
 #[inline(always)]
 fn need_arena(cx: &mut Cx, from: u32, arena: u32) {
     let pair = cx.peers.pair(from);
-    if pair.is_some_and(|pair| !pair.arenas.is_mapped(arena)) {
+    if pair.is_some_and(|pair| !pair.arenas.is_here(arena)) {
         arenas::fetch(cx, from, arena);
     }
 }

@@ -11,7 +11,7 @@ use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
 use crate::engine::frame;
-use crate::engine::patience;
+use crate::engine::patience::{self, Patience};
 use crate::engine::peer::inquiry::Inquiry;
 use crate::engine::progress::dispatch;
 use crate::engine::progress::private_input::{BATCH, PrivateInput};
@@ -31,9 +31,9 @@ pub(crate) struct ReceiveRings {
     /// (`matching::unexpected_bound`).
     held_back: Vec<PrivateInput>,
     turn: u32,
-    /// The claim that the shared ring waits for: its position, its sender, and whether that is to
-    /// be waited for.
-    stalled: Option<(u64, u32, Inquiry)>,
+    /// The claim that the shared ring waits for: its position, its sender, whether that is to be
+    /// waited for, and for how long it has been.
+    stalled: Option<(u64, u32, Inquiry, Patience)>,
     /// It was said that slots of the shared ring make no sense.
     told_corrupt: bool,
 }
@@ -165,12 +165,12 @@ impl ReceiveRings {
     #[cold]
     fn is_no_publisher(&mut self, cx: &mut Cx, sender: u32) -> bool {
         let position = self.shared.position();
-        let (_, _, inquiry) = match &mut self.stalled {
+        let (_, _, inquiry, waited) = match &mut self.stalled {
             Some(stalled) if (stalled.0, stalled.1) == (position, sender) => stalled,
-            other => other.insert((position, sender, Inquiry::new())),
+            other => other.insert((position, sender, Inquiry::new(), Patience::default())),
         };
         let patience = cx.settings.patience();
-        if inquiry.is_to_be_said(patience) {
+        if waited.is_over(patience) {
             let what = format!(
                 "the shared ring, for a record that peer {sender} has begun and does not end: is \
                  it stopped? Messages of all peers without a ring of their own wait behind it"

@@ -93,8 +93,8 @@ fn private_copy(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Option<Vec<u8
     copy.try_reserve_exact(usize::try_from(message.len).ok()?)
         .ok()?;
     match arenas.bytes(message.arena, message.offset, message.len) {
-        Ok(bytes) => append(&bytes, &mut copy).ok()?,
-        Err(_) => {
+        Some(bytes) => append(&bytes, &mut copy).ok()?,
+        None => {
             let whole =
                 arenas.read_unmapped(message, message.len, |_, part| copy.extend_from_slice(part));
             whole.then_some(())?;
@@ -118,11 +118,11 @@ pub(crate) fn copy_out(
         match pair.arenas.bytes(arena, offset, len) {
             // The arena stays mapped meanwhile: only a record takes it away, and none is looked at
             // in this call.
-            Ok(bytes) => {
+            Some(bytes) => {
                 into.copy_part(0, len, &bytes, len);
                 true
             }
-            Err(_) => {
+            None => {
                 let wanted = len.min(into.len());
                 let put = |at, part: &[u8]| into.copy_from(at, u64::MAX, part);
                 pair.arenas.read_unmapped(&message, wanted, put)
@@ -231,7 +231,7 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
 #[cold]
 fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
     let arenas = cx.peers.pair(from).map(|pair| &pair.arenas);
-    if let Some(why) = arenas.and_then(|arenas| arenas.why_missed(message.arena)) {
+    if let Some(why) = arenas.and_then(|arenas| arenas.why_missed(message)) {
         // The sender has done nothing wrong, and gets its room back.
         release(cx, from, message);
         let (len, from) = (message.len, Peer(from));

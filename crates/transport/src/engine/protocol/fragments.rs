@@ -220,7 +220,7 @@ pub(crate) fn push_queued_eager(cx: &mut Cx, to: u32, slot: Slot) -> bool {
         }
     };
     if let Some(at) = came {
-        sending.stage = SendStage::Fragments(Fragments::of_eager(at, len));
+        sending.stage = SendStage::Fragments(Fragments::new(at, len));
     }
     *cx.requests.get(slot) = Operation::Send(sending);
     let all = came == Some(len);

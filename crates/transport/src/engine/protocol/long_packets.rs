@@ -43,7 +43,7 @@ pub(crate) fn push_eager(cx: &mut Cx, link: Link, slot: Slot) -> bool {
         send::finish_send(cx, slot, Path::Network);
         return true;
     }
-    sending.stage = SendStage::Fragments(Fragments::of_eager(at, len));
+    sending.stage = SendStage::Fragments(Fragments::new(at, len));
     false
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn receive_unexpected(
             body: UnexpectedBody::Bytes(bytes),
             ..
         }) => receive_kept(cx, envelope, bytes, &into),
-        Some(other) => receive_unkept(cx, (token, other), into, owner),
+        Some(other) => receive_unkept(cx, (other, owner), into),
     }
 }
 
@@ -53,13 +53,13 @@ fn receive_kept(cx: &mut Cx, envelope: Envelope, bytes: Vec<u8>, into: &ReceiveB
     Posted::Done(envelope.outcome(len, into.len()))
 }
 
-/// Receives a message of which less than all bytes were kept.
+/// Receives a message of which less than all bytes were kept. It comes in a tuple, so that who
+/// receives one of which all are there does not copy it.
 #[inline(never)]
 fn receive_unkept(
     cx: &mut Cx,
-    (token, message): (u32, UnexpectedMessage),
+    (message, owner): (UnexpectedMessage, u32),
     into: ReceiveBuffer,
-    owner: u32,
 ) -> Posted {
     let here = message.is_here();
     let UnexpectedMessage {
@@ -102,8 +102,8 @@ fn receive_unkept(
             rendezvous::accept(cx, slot, envelope, &offer);
             posted(cx, slot, owner)
         }
-        UnexpectedBody::Lost => {
-            let (peer, why) = (Peer(from), cx.matching.store().why_lost(token));
+        UnexpectedBody::Lost(why) => {
+            let (peer, why) = (Peer(from), *why);
             Posted::Done(Err(Error::PeerFailed { peer, why }))
         }
         UnexpectedBody::Loopback(id) => {

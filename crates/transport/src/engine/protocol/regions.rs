@@ -150,9 +150,8 @@ pub(crate) fn write_own(
 pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
     if cx.regions.is_used(id)? {
         let (peer, moved) = transfers(cx, id);
-        let since = cx.regions.taken_back_since(id);
-        let is_late = cx.regions.unmoved_for(id, moved) >= PATIENCE
-            || since.is_some_and(|since| since.elapsed() >= LONGEST);
+        let is_late =
+            cx.regions.unmoved_for(id, moved) >= PATIENCE || cx.regions.taken_back_for() >= LONGEST;
         return match peer.filter(|_| is_late) {
             Some(peer) => Err(Error::RegionInUse { peer: Peer(peer) }),
             None => Ok(None),
@@ -161,7 +160,7 @@ pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
     let key = cx.regions.key(id)?;
     for number in 0..cx.peers.len() {
         let accesses = accessed_by(cx, number);
-        if accesses == Some(key) && !is_refuted(cx, id, number)? {
+        if accesses == Some(key) && !is_refuted(cx, number)? {
             return Ok(None);
         }
     }
@@ -218,10 +217,9 @@ fn transfers(cx: &mut Cx, id: RegionId) -> (Option<u32>, u64) {
 ///
 /// # Errors
 /// [`Error::RegionInUse`]: it says nothing for long.
-fn is_refuted(cx: &mut Cx, id: RegionId, peer: u32) -> Result<bool> {
-    let mut inquiry = *cx.regions.accessor(id, peer);
+fn is_refuted(cx: &mut Cx, peer: u32) -> Result<bool> {
+    let inquiry = cx.regions.accessor(peer);
     let refuted = inquiry.is_refuted(&mut cx.peers, &cx.sockets, peer);
-    *cx.regions.accessor(id, peer) = inquiry;
     if !refuted && inquiry.age() >= PATIENCE {
         return Err(Error::RegionInUse { peer: Peer(peer) });
     }
@@ -271,11 +269,8 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
     let data = unsafe { send_buffer(bytes) };
     let stage = SendStage::Fragments(Fragments {
         receive: Some(id),
-        at: 0,
-        end: len,
-        open: false,
-        confirm: false,
         region: Some(index),
+        ..Fragments::new(0, len)
     });
     let sending = Sending::new(from, data, stage);
     let slot = cx.requests.insert(Operation::Send(sending));

@@ -233,11 +233,8 @@ pub(crate) fn on_clear_to_send(
     };
     sending.stage = SendStage::Fragments(Fragments {
         receive: Some(clear.receive),
-        at: clear.start,
-        end: clear.end,
-        open: false,
         confirm,
-        region: None,
+        ..Fragments::new(clear.start, clear.end)
     });
     autotune::note_long_send(cx, from);
     fragments::begin_asked(cx, from, slot);

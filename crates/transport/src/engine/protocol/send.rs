@@ -166,7 +166,7 @@ pub(crate) unsafe fn post_send_slow(
             // SAFETY: as above.
             match unsafe { fragments::begin_eager(cx, to, immediate, &fragmented) } {
                 Some(at) if at == len => return Ok(Posted::Done(sent(to, tag, len))),
-                Some(at) => stage = SendStage::Fragments(Fragments::of_eager(at, len)),
+                Some(at) => stage = SendStage::Fragments(Fragments::new(at, len)),
                 None => {}
             }
         }

@@ -108,8 +108,8 @@ pub(crate) struct Fragments {
 }
 
 impl Fragments {
-    /// An eager message of `end` bytes, of which `at` are out.
-    pub(crate) const fn of_eager(at: u64, end: u64) -> Self {
+    /// Bytes from `at` to `end`, as of an eager message.
+    pub(crate) const fn new(at: u64, end: u64) -> Self {
         Self {
             receive: None,
             at,

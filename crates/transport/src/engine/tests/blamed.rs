@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::third::{Forger, PATIENCE, Pair};
 use super::{turn, without_pidfd};
 use crate::Error;
+use crate::child::holds_in_child;
 use crate::engine::frame::ControlRecord;
 use crate::engine::matching::Liveness;
 use crate::engine::progress::work;
@@ -164,5 +165,24 @@ fn a_buffer_that_is_left_to_a_closed_endpoint_in_the_middle_of_a_block_is_not_fr
         drop(receiver);
         assert!(!freed.load(Ordering::Relaxed), "its sender may write there");
         drop(sender);
+    }
+}
+
+/// The sender writes to the parent's buffer, and the child has a copy.
+#[test]
+fn a_forked_child_waits_for_no_block_that_its_parent_waits_for() {
+    for closes in [false, true] {
+        let mut stopped = Stopped::new(true);
+        if closes {
+            stopped.pair.receiver.close();
+        }
+        stopped.goes_on();
+        assert!(holds_in_child(|| {
+            Stopped::ends(&mut stopped.pair.receiver, stopped.receive);
+            true
+        }));
+        stopped.goes_on();
+        stopped.write_block();
+        Stopped::ends(&mut stopped.pair.receiver, stopped.receive);
     }
 }

@@ -191,7 +191,7 @@ fn begun_and_stopped(began: Duration, begin: fn(&mut Engine, (u32, u64), &mut [u
     };
     // The peer has no turn.
     start_revoke(&mut owner, region).expect("a region");
-    owner.cx.regions.age(region, began);
+    owner.cx.regions.age(began);
     let mut revoked = Ok(None);
     until(&mut [&mut owner], |engines| {
         revoked = regions::revoked(&mut engines[0].cx, region);

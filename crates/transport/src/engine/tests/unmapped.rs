@@ -2,13 +2,17 @@
 
 use limic_policy::{Path, PathSet};
 
+use super::third::Forger;
 use super::{attach_both, open_with, until};
+use crate::counters::Event;
 use crate::engine::Engine;
+use crate::engine::frame::{self, ArenaMessage, ControlRecord};
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::eager::Message;
-use crate::engine::protocol::{receive, send_ahead};
+use crate::engine::protocol::{arena_message, receive, send_ahead};
+use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut};
-use crate::{Peer, Selector, Tag};
+use crate::{Error, Peer, Result, Selector, Tag};
 
 /// More than one step of a copy, and no multiple of it.
 const LEN: usize = 200_001;
@@ -133,4 +137,58 @@ fn a_loan_in_one_arena_too_many_ends_its_receive_and_says_why() {
     let again = sender.borrow_loan(bytes).expect("a loan");
     assert_eq!(again.start, room, "the sender has its room back");
     assert!(receiver.cx.peers.is_alive(of_sender));
+}
+
+/// Receives one byte of a message that has come.
+fn receive_one(receiver: &mut Engine, selector: &Selector) -> Result<()> {
+    let mut room = [0];
+    let into = [RawSliceMut::from(&mut room[..])];
+    // SAFETY: the room stays until the receive is over, or the test fails.
+    match unsafe { receive::post_recv(&mut receiver.cx, selector, &into, 0) }? {
+        Posted::Done(outcome) => outcome.map(|_| ()),
+        Posted::Pending(_) => panic!("it has come"),
+    }
+}
+
+/// Takes a loan that has come.
+fn take(receiver: &mut Engine, selector: &Selector) -> Result<()> {
+    let taken = receiver.take_loan(selector)?;
+    taken.map(|_| ()).expect("it has come");
+    Ok(())
+}
+
+/// No want of memory here explains the sender's numbers.
+#[test]
+fn a_message_outside_of_an_arena_that_cannot_be_mapped_ends_its_sender() {
+    for get in [receive_one, take] {
+        for (before_end, len) in [(1, 2), (1, 1 << 55)] {
+            let (mut receiver, mut sender, (of_sender, of_receiver)) = pair();
+            lend(&mut sender, of_receiver);
+            let (_, bytes) = sender.cx.arenas.descriptor(0).expect("an arena");
+            let message = ArenaMessage {
+                arena: 0,
+                offset: bytes as u64 - before_end,
+                len,
+                flag: 0,
+                generation: 0,
+                send_ahead: None,
+            };
+            let record = ControlRecord::message(frame::ARENA, 4, None, message.encode());
+            Forger::new(&receiver, of_sender).push(&record);
+            let forged = Selector::from((Peer(of_sender), Tag(4)));
+            until(&mut [&mut receiver], |engines| {
+                let found = receive::probe(&mut engines[0].cx, &forged);
+                found.expect("alive").is_some()
+            });
+            let failed = Error::PeerFailed {
+                peer: Peer(of_sender),
+                why: PeerFailure::Corrupt(arena_message::OUTSIDE.into()),
+            };
+            assert_eq!(get(&mut receiver, &forged), Err(failed));
+            until(&mut [&mut receiver], |engines| {
+                !engines[0].cx.peers.is_alive(of_sender)
+            });
+            assert_eq!(receiver.counters().event(Event::Violations), 1);
+        }
+    }
 }

@@ -60,28 +60,16 @@ impl Sockets {
     /// Watches processes that could not be watched for want of a descriptor. Gives the connections
     /// of those that have died meanwhile.
     fn watch_processes(&mut self) -> Vec<u32> {
-        let mut dead = Vec::new();
-        for (index, connection) in self.connections.iter_mut().enumerate() {
-            let Some(connection) = connection.as_mut().filter(|one| one.unwatched) else {
-                continue;
-            };
-            let pidfd = connection.channel.pidfd();
-            connection.unwatched = is_for_room(&pidfd);
-            match pidfd {
-                Ok(pidfd) => {
-                    let token = FIRST + 2 * index as u64 + 1;
-                    // As where it is added.
-                    let _ = self.events.add(pidfd.as_fd(), token, Trigger::Level);
-                    connection.pidfd = Some(pidfd);
-                }
-                Err(PidfdError::Dead) => {
-                    connection.died = true;
-                    dead.push(index as u32);
-                }
-                Err(_) if connection.unwatched => self.paused_since = Some(Instant::now()),
-                Err(_) => {}
+        let mut dead = self.indices_where(|connection| connection.unwatched);
+        dead.retain(|index| {
+            let pidfd = self
+                .get(*index)
+                .map(|connection| connection.channel.pidfd());
+            if let Some(pidfd) = pidfd {
+                self.note_process(*index, pidfd);
             }
-        }
+            self.has_died(*index)
+        });
         dead
     }
 
