@@ -195,7 +195,7 @@ impl SettingsBuilder {
         self.text("stats", Key::Stats, target)
     }
 
-    /// The group of the kernel module that a [`KernelEndpoint`](crate::KernelEndpoint) joins
+    /// The group of the kernel module that a `KernelEndpoint` joins
     /// (`LIMIC_KERNEL_GROUP`): `auto`, `fd:N`, or a word that the job's ranks share.
     pub fn kernel_group(self, group: &str) -> Self {
         let text = (!group.eq_ignore_ascii_case("auto")).then(|| group.to_owned());

@@ -45,6 +45,8 @@ mod spin;
 mod values;
 mod variables;
 mod verbs;
+#[doc(hidden)]
+pub mod warning;
 
 use core::time::Duration;
 use std::path::{Path as FilePath, PathBuf};
@@ -53,8 +55,6 @@ use limic_policy::{
     Explanation, Question, Receiver, ReceiverPace, RowSource, Table, explain, select,
 };
 use limic_shm::segment::Shape;
-
-use crate::counters::exit_report::Target;
 
 pub use builder::SettingsBuilder;
 pub use copy::CopyInstructions;
@@ -300,11 +300,12 @@ impl Settings {
 
     /// Where an endpoint's counters go when it closes, or when its process ends normally before
     /// that (`LIMIC_STATS`): nowhere by default.
-    pub(crate) fn stats(&self) -> Option<Target> {
-        self.stats.as_deref().map(Target::of_setting)
+    #[must_use]
+    pub fn stats(&self) -> Option<&str> {
+        self.stats.as_deref()
     }
 
-    /// The group of the kernel module that a [`KernelEndpoint`](crate::KernelEndpoint) joins
+    /// The group of the kernel module that a `KernelEndpoint` joins
     /// (`LIMIC_KERNEL_GROUP`): `fd:N`, or a word that the job's ranks share. `None`, the default:
     /// the launcher's job.
     #[must_use]
@@ -331,7 +332,9 @@ impl Settings {
     }
 
     /// With these networks, whatever was said before.
-    pub(crate) fn over(mut self, used: FabricUse) -> Self {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn over(mut self, used: FabricUse) -> Self {
         self.fabric = used;
         self
     }
@@ -347,14 +350,13 @@ impl Settings {
     /// disturbs, whose receiver takes the message into one slice.
     ///
     /// ```
-    /// use limic::Settings;
-    /// use limic::internals::{Locality, Question};
-    /// use limic::settings::Path;
+    /// use limic_policy::{Locality, Path, Question};
+    /// use limic_settings::Settings;
     ///
     /// let settings = Settings::builder().without_environment().build()?;
     /// let question = Question::near(8, Locality::SharedCache);
     /// assert_eq!(settings.explain(&question).path, Path::Inline);
-    /// # Ok::<(), limic::settings::SettingsError>(())
+    /// # Ok::<(), limic_settings::SettingsError>(())
     /// ```
     #[doc(hidden)]
     #[must_use]
@@ -404,6 +406,11 @@ impl Settings {
         &self.warnings
     }
 }
+
+/// The program of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
 
 #[cfg(test)]
 mod tests;

@@ -171,7 +171,7 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::keys::Key;
+    use crate::keys::Key;
 
     #[test]
     fn the_nearest_name_is_found() {

@@ -31,7 +31,9 @@ impl fmt::Display for Spin {
 impl Settings {
     /// Idle polls of an endpoint before it yields its core, with so many endpoints that talk to
     /// each other on the node (this one included).
-    pub(crate) fn spin_polls(&self, endpoints: u32) -> u32 {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn spin_polls(&self, endpoints: u32) -> u32 {
         /// About as many as go into a microsecond where nothing is there.
         const POLLS_PER_US: u64 = 30;
         static CPUS: ValueHere<u32> = ValueHere::new();
