@@ -2,6 +2,7 @@
 
 mod files;
 
+use core::time::Duration;
 use std::path::PathBuf;
 
 use limic_policy::{LineLatency, Locality, Query, ReceiverPace, Row};

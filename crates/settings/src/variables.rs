@@ -2,8 +2,9 @@
 
 use limic_policy::{ByteSize, Locality, Path, ReceiverPace, Row, RowSource};
 
-use super::keys::{self, Key};
-use super::{Group, Settings};
+use crate::names::{CONFIG, PROFILE};
+use crate::table::Key;
+use crate::{Group, Settings};
 
 /// One variable, for `limic info`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -28,10 +29,7 @@ impl Settings {
     /// Every variable with its meaning, its present value and where that comes from.
     #[must_use]
     pub fn variables(&self) -> Vec<Variable> {
-        let files = [
-            (&keys::CONFIG, &self.config),
-            (&keys::PROFILE, &self.profile),
-        ];
+        let files = [(&CONFIG, &self.config), (&PROFILE, &self.profile)];
         let files = files.into_iter().map(|(file, path)| Variable {
             name: file.variable,
             key: "",
@@ -47,85 +45,41 @@ impl Settings {
             },
         });
         let keys = Key::ALL.into_iter().map(|key| {
-            let info = key.info();
+            let entry = key.entry();
             Variable {
-                name: info.variable,
-                key: info.toml,
-                group: info.group,
-                meaning: info.meaning,
-                accepted: info.accepted,
-                value: self.value(key),
+                name: entry.variable,
+                key: entry.toml,
+                group: entry.group,
+                meaning: entry.meaning,
+                accepted: entry.accepted,
+                value: (entry.show)(self),
                 source: self.sources[key as usize].to_string(),
             }
         });
         files.chain(keys).collect()
     }
 
-    fn value(&self, key: Key) -> String {
-        let bytes = |n: u32| ByteSize(u64::from(n)).to_string();
-        match key {
-            Key::InlineMax => self.limit(|r| (r.path == Path::Inline).then_some(r.up_to_bytes)),
-            Key::EagerMax => self.limit(|r| (r.path == Path::Eager).then_some(r.up_to_bytes)),
-            Key::PipelineFragment => self.each_locality(|run| {
-                let locality = run.first()?.locality;
-                Some(bytes(self.policy.fragment_bytes(Path::Pipeline, locality)))
-            }),
-            Key::Long => self.each_locality(|run| run.last().map(|row| row.path.to_string())),
-            Key::Paths => self.allowed.to_string(),
-            Key::PrivateRings => self.segment.private_rings.to_string(),
-            Key::RingBytes => bytes(self.segment.ring_bytes),
-            Key::SharedSlots => self.segment.shared_slots.to_string(),
-            Key::StagingBuffers => self.segment.staging_buffers.to_string(),
-            Key::StagingBufferBytes => bytes(self.segment.staging_buffer_bytes),
-            Key::Spin => self.spin.to_string(),
-            Key::HugePages => if self.huge_pages { "yes" } else { "no" }.to_owned(),
-            Key::NumaNode => self
-                .numa_node
-                .map_or_else(|| "auto".to_owned(), |n| n.to_string()),
-            Key::Unexpected => ByteSize(self.unexpected_budget_bytes).to_string(),
-            Key::Loan => ByteSize(self.loan_bytes).to_string(),
-            Key::Window => self.pipeline_window.to_string(),
-            Key::Linger => self.linger.as_millis().to_string(),
-            Key::Patience => self.patience.as_millis().to_string(),
-            Key::Skew => on_off(self.skew),
-            Key::Autotune => on_off(self.autotune),
-            Key::KernelGroup => {
-                let group = self.kernel_group.clone();
-                group.unwrap_or_else(|| "auto".to_owned())
-            }
-            Key::LineLatency => self.line_latency.to_string(),
-            Key::Copy => self.copy.to_string(),
-            Key::Stats => self.stats.clone().unwrap_or_else(|| "none".to_owned()),
-            Key::Fabric => self.fabric.to_string(),
-            Key::TcpInterface => {
-                let interface = self.tcp.interface.clone();
-                interface.unwrap_or_else(|| "auto".to_owned())
-            }
-            Key::TcpTimeout => self.tcp.timeout.as_millis().to_string(),
-            Key::VerbsStreams => self.verbs.streams.to_string(),
-            Key::VerbsEntries => self.verbs.entries.to_string(),
-            Key::VerbsCoalesce => on_off(self.verbs.coalesce),
-            Key::VerbsDevices if self.verbs.devices.is_empty() => "auto".to_owned(),
-            Key::VerbsDevices => self.verbs.devices.join(","),
-            Key::VerbsRings => self.verbs.rings.to_string(),
-            Key::VerbsCache => self.verbs.cache.to_string(),
-            Key::VerbsConnect => self.verbs.connect.to_string(),
-            Key::VerbsRetry => self.verbs.retry.as_millis().to_string(),
-        }
+    /// The length of the longest message that takes this path, for each locality.
+    pub(crate) fn longest(&self, path: Path) -> String {
+        self.each_locality(|run| {
+            let rows = run.iter().filter(|row| row.path == path);
+            let longest = rows.map(|row| row.up_to_bytes).max();
+            longest.map(|bytes| ByteSize(bytes).to_string())
+        })
     }
 
-    /// A length of the policy table for each locality.
-    fn limit(&self, of: impl Fn(&Row) -> Option<u64>) -> String {
+    /// The length of a pipeline's fragments, for each locality.
+    pub(crate) fn fragments(&self) -> String {
         self.each_locality(|run| {
-            run.iter()
-                .filter_map(&of)
-                .max()
-                .map(|bytes| ByteSize(bytes).to_string())
+            let bytes = self
+                .policy
+                .fragment_bytes(Path::Pipeline, run.first()?.locality);
+            Some(ByteSize(bytes.into()).to_string())
         })
     }
 
     /// One text if it is the same between all processes, else one for each locality.
-    fn each_locality(&self, of: impl Fn(&[Row]) -> Option<String>) -> String {
+    pub(crate) fn each_locality(&self, of: impl Fn(&[Row]) -> Option<String>) -> String {
         let texts = Locality::BETWEEN_PROCESSES.map(|locality| {
             of(self.policy.run(locality, ReceiverPace::Steady)).unwrap_or_else(|| "none".to_owned())
         });
@@ -138,8 +92,4 @@ impl Settings {
             .map(|(t, l)| format!("{t} {l}"));
         named.collect::<Vec<_>>().join(", ")
     }
-}
-
-fn on_off(flag: bool) -> String {
-    if flag { "on" } else { "off" }.to_owned()
 }
