@@ -20,8 +20,8 @@ pub(crate) struct Entry {
     pub(crate) show: fn(&Settings) -> String,
 }
 
-/// Makes of the table's rows `Key`, a number for each; an [`Entry`] for each; `Values`, with a field
-/// for each row of `values`, and the defaults; and the methods of `Settings` and its builder.
+/// Makes of the table's rows `Key`, a number for each; an [`Entry`] for each; `Values`, with a
+/// field for each row of `values`, and the defaults; and the methods of `Settings` and its builder.
 macro_rules! settings {
     (
         edits {$(
