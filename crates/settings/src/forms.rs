@@ -5,7 +5,7 @@ use core::ops::RangeInclusive;
 use core::str::FromStr;
 use core::time::Duration;
 
-use limic_policy::ByteSize;
+use limic_policy::{ByteSize, PathSet};
 
 /// A way to write values of a type. What is shown reads as the same value.
 pub(crate) trait Form<T> {
@@ -25,6 +25,20 @@ impl<T: FromStr + Display> Form<T> for Plain<T> {
 
     fn show(&self, value: &T) -> String {
         value.to_string()
+    }
+}
+
+/// At least one path. A program may name some that no text does: they count for nothing.
+pub(crate) struct Paths;
+
+impl Form<PathSet> for Paths {
+    fn read(&self, text: &str) -> Option<PathSet> {
+        let paths: PathSet = text.parse().ok()?;
+        (!paths.is_empty()).then_some(paths)
+    }
+
+    fn show(&self, value: &PathSet) -> String {
+        value.and(PathSet::ALL).to_string()
     }
 }
 

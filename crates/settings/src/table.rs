@@ -11,7 +11,7 @@ use limic_policy::{INLINE_CAPACITY, LineLatency, MAX_FRAGMENT, MIN_FRAGMENT, Pat
 use limic_shm::segment::Shape;
 
 use crate::entry::{Entry, settings};
-use crate::forms::{Bytes, Count, Flag, Form, Millis, Or, Plain};
+use crate::forms::{Bytes, Count, Flag, Form, Millis, Or, Paths, Plain};
 use crate::verbs::devices;
 use crate::{
     CopyInstructions, FabricUse, Group, SegmentSettings, Settings, SettingsBuilder, Spin,
@@ -66,7 +66,7 @@ settings! {
     }
     values {
         Paths: Paths "LIMIC_PATHS" "paths",
-        pub allowed: PathSet = PathSet::ALL, Plain(|paths: &PathSet| !paths.is_empty()),
+        pub allowed: PathSet = PathSet::ALL, Paths,
         "paths that may be used; self always may. cma and split-copy read a peer's memory, and \
          wait, if need be for ever, for a program that serves it (userfaultfd, FUSE): leave them \
          out where peers are not trusted",

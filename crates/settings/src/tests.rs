@@ -262,6 +262,14 @@ fn bad_variables_are_named_with_what_is_accepted() {
 }
 
 #[test]
+fn paths_that_no_text_names_count_for_nothing() {
+    let paths = PathSet::EMPTY.with(Path::Eager).with(Path::SendAhead);
+    let settings = Settings::builder().without_environment().allowed(paths);
+    let settings = settings.build().expect("a path that can be named");
+    assert_eq!(settings.allowed().to_string(), "self,eager");
+}
+
+#[test]
 fn unknown_variables_warn_with_the_nearest_name() {
     let settings = with(&[
         ("LIMIC_EAGER_MAXX", "1K"),
