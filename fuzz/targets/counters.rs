@@ -4,7 +4,7 @@
 use limic::counters::Page;
 
 /// As a page of this version begins.
-const START: &[u8; 9] = b"limiccnt\x02";
+const START: &[u8; 9] = b"limiccnt\x03";
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // A page is longer than what the fuzzer writes: the bytes come again and again.

@@ -128,6 +128,8 @@ pub(crate) fn aarch64(summary: &mut Summary) -> Result<(), Failure> {
         "limic-bootstrap",
         "limic-policy",
         "limic-topology",
+        "limic-counters",
+        "limic-settings",
         "limic",
     ];
     // The emulator has no single copy between processes, which these need.

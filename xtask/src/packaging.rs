@@ -9,7 +9,7 @@ use limic_runner::{Failure, Job, Summary, folders};
 use crate::optional;
 
 /// Crates that others depend on.
-const LIBRARIES: [&str; 12] = [
+const LIBRARIES: [&str; 14] = [
     "limic-matching",
     "limic-shm",
     "limic-copy",
@@ -21,6 +21,8 @@ const LIBRARIES: [&str; 12] = [
     "limic-bootstrap",
     "limic-policy",
     "limic-topology",
+    "limic-counters",
+    "limic-settings",
     "limic",
 ];
 

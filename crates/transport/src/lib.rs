@@ -41,7 +41,19 @@ mod buffer;
 mod child;
 mod connect_at_start;
 mod copy_slices;
-pub mod counters;
+/// What was moved: counts by path and peer, a histogram of sizes, and reasons.
+///
+/// Read from inside by [`Endpoint::counters`], at the end through `LIMIC_STATS`, and from outside
+/// at any time by [`of_process`](counters::of_process), which `limic info --pid` uses.
+/// docs/counters.md lists names, units and formats.
+pub mod counters {
+    #[doc(inline)]
+    pub use limic_counters::{
+        Counters, CountersError, Event, Found, Page, PageError, PeerCounts, Reason, SIZE_CLASSES,
+        Traffic, TunedPath, of_process, size_class, size_class_range,
+    };
+    pub(crate) use limic_counters::{Recorder, Row, exit_report};
+}
 #[expect(
     unsafe_code,
     reason = "hands on the raw interface's promises, wraps blocking calls in it"
@@ -89,7 +101,8 @@ mod region;
 mod same_process;
 #[expect(unsafe_code, reason = "buffers borrowed for a scope")]
 mod scope;
-pub mod settings;
+#[doc(inline)]
+pub use limic_settings as settings;
 #[expect(unsafe_code, reason = "hands buffers to the copy engine")]
 mod single_copy;
 /// Where processes run and what they share there: packages, caches, NUMA nodes.
@@ -101,13 +114,11 @@ pub mod topology {
     };
 }
 mod wait;
-mod warning;
 mod world;
 
 pub use address::{ADDRESS_LEN, Address};
 pub use barrier::Barrier;
 pub use connect_at_start::connect_at_start;
-pub use counters::Counters;
 pub use endpoint::Endpoint;
 #[cfg(feature = "ibverbs")]
 pub use endpoints::VerbsEndpoint;
@@ -115,7 +126,12 @@ pub use endpoints::{HybridEndpoint, ShmEndpoint};
 pub use error::{Errno, Error, Outcome, PeerFailure, Result};
 pub use heap::Buffer;
 pub use kernel::KernelEndpoint;
-pub use label::{Peer, Selector, Status, Tag};
+pub use label::{Selector, Status, Tag};
+#[doc(inline)]
+pub use limic_counters::{Counters, Peer};
+#[doc(inline)]
+pub use limic_settings::Settings;
+use limic_settings::warning;
 pub use loan::{Loan, LoanSend, Loaned, LoanedByte};
 pub use owned::{OwnedRecv, OwnedSend};
 pub use owned_bytes::OwnedBytes;
@@ -123,7 +139,6 @@ pub use probe::Claimed;
 pub use raw::{Access, RegionId, RequestId};
 pub use region::{Region, RegionKey};
 pub use scope::{Scope, ScopedRecv, ScopedSend};
-pub use settings::Settings;
 pub use wait::{
     Request, wait_all, wait_all_timeout, wait_any, wait_any_timeout, wait_some, wait_some_timeout,
 };

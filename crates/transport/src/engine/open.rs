@@ -57,8 +57,7 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
     let seed = crate::address::random()?;
     let counters = Recorder::new(address.id, placement.numa_node).map_err(|e| text(&e))?;
     if let Some(target) = settings.stats() {
-        target.check().map_err(Error::Settings)?;
-        counters::exit_report::watch(&counters, address.id, target);
+        counters::exit_report::watch(&counters, address.id, target).map_err(Error::Settings)?;
     }
     let loan_bytes = usize::try_from(settings.loan_bytes()).unwrap_or(usize::MAX);
     let cx = Cx {

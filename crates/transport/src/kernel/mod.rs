@@ -177,8 +177,7 @@ impl KernelEngine {
         let counters = Recorder::new(address.id, settings.numa_node())
             .map_err(|error| Error::Segment(error.to_string()))?;
         if let Some(target) = settings.stats() {
-            target.check().map_err(Error::Settings)?;
-            counters::exit_report::watch(&counters, address.id, target);
+            counters::exit_report::watch(&counters, address.id, target).map_err(Error::Settings)?;
         }
         let wake = wake_fd(&messages).map_err(|error| Error::system("epoll", error))?;
         let peers = Peers::new(messages.rank(), counters.shared_row());

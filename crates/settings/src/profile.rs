@@ -11,7 +11,7 @@ use std::path::{Path as FilePath, PathBuf};
 use limic_policy::ByteSize;
 use limic_topology::Summary;
 
-use super::SettingsError;
+use crate::SettingsError;
 
 /// Version of the format of profiles; another one is refused.
 pub const PROFILE_VERSION: u32 = 1;
@@ -70,7 +70,7 @@ pub fn default_profile() -> Option<PathBuf> {
 }
 
 /// The default place, by these two variables.
-pub(super) fn place(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+pub(crate) fn place(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     // By the XDG rules a relative path counts as none.
     let config = xdg.filter(|path| path.is_absolute()).or_else(|| {
         home.filter(|path| path.is_absolute())
@@ -120,7 +120,7 @@ fn cpu_model() -> String {
 }
 
 /// Whether a profile may be used here, by its two tables as names and values.
-pub(super) fn check(
+pub(crate) fn check(
     file: &FilePath,
     profile: Option<&[(String, String)]>,
     machine: Option<&[(String, String)]>,

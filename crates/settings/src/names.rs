@@ -1,4 +1,25 @@
-//! Names of variables: those that are no settings, and the known one that was meant.
+//! Names of variables: those of files, those that are no settings, and the known one that was
+//! meant.
+
+/// A variable that names a file.
+#[derive(Debug)]
+pub(crate) struct FileVariable {
+    pub(crate) variable: &'static str,
+    pub(crate) meaning: &'static str,
+    pub(crate) accepted: &'static str,
+}
+
+pub(crate) const CONFIG: FileVariable = FileVariable {
+    variable: "LIMIC_CONFIG",
+    meaning: "TOML file with settings; it wins over the profile",
+    accepted: "the path of a file",
+};
+pub(crate) const PROFILE: FileVariable = FileVariable {
+    variable: "LIMIC_PROFILE",
+    meaning: "TOML file with what limic tune measured on this host; if this is not set, \
+              limic/HOST.toml in $XDG_CONFIG_HOME or ~/.config, if it exists",
+    accepted: "the path of a file, or off",
+};
 
 /// A variable that limic reads, or that a part of limic sets, and that is no setting of an
 /// endpoint.
@@ -133,14 +154,14 @@ const PLACES: [&str; 6] = [
 const TESTS: [&str; 4] = ["LIMIC_TEST_", "LIMIC_LAB_", "LIMIC_CI_", "LIMIC_BENCH_"];
 
 /// Whether a variable is no setting and all the same no mistake.
-pub(super) fn is_known(name: &str) -> bool {
+pub(crate) fn is_known(name: &str) -> bool {
     OTHER_VARIABLES.iter().any(|other| other.name == name)
         || PLACES.contains(&name)
         || TESTS.iter().any(|beginning| name.starts_with(beginning))
 }
 
 /// The name among `known` that takes the fewest edits to come from `name`.
-pub(super) fn nearest(name: &str, known: impl IntoIterator<Item = &'static str>) -> &'static str {
+pub(crate) fn nearest(name: &str, known: impl IntoIterator<Item = &'static str>) -> &'static str {
     known
         .into_iter()
         .min_by_key(|other| distance(name, other))
@@ -148,7 +169,7 @@ pub(super) fn nearest(name: &str, known: impl IntoIterator<Item = &'static str>)
 }
 
 /// Whether a user who wrote `name` may have meant `known`: half of it is right, or it was cut.
-pub(super) fn is_like(name: &str, known: &str) -> bool {
+pub(crate) fn is_like(name: &str, known: &str) -> bool {
     let own = name.len().saturating_sub("LIMIC_".len());
     known.starts_with(name) || 2 * distance(name, known) <= own
 }
@@ -171,11 +192,11 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::keys::Key;
+    use crate::table::Key;
 
     #[test]
     fn the_nearest_name_is_found() {
-        let names = || Key::ALL.map(|key| key.info().variable);
+        let names = || Key::ALL.map(|key| key.entry().variable);
         assert_eq!(nearest("LIMIC_EAGR_MAX", names()), "LIMIC_EAGER_MAX");
         assert_eq!(nearest("LIMIC_SPIN", names()), "LIMIC_SPIN_US");
         assert_eq!((distance("kitten", "sitting"), distance("", "abc")), (3, 3));

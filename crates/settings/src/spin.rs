@@ -1,13 +1,15 @@
 //! How long a waiting endpoint polls.
 
 use core::fmt;
+use core::num::ParseIntError;
+use core::str::FromStr;
 use core::time::Duration;
 
 use limic_bootstrap::launcher;
 use limic_shm::process::ValueHere;
 use limic_topology::CpuSet;
 
-use super::Settings;
+use crate::Settings;
 
 /// How long a waiting endpoint polls before it yields and then sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -28,14 +30,27 @@ impl fmt::Display for Spin {
     }
 }
 
+impl FromStr for Spin {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.trim() {
+            auto if auto.eq_ignore_ascii_case("auto") => Ok(Self::Auto),
+            micros => micros.parse().map(Duration::from_micros).map(Self::For),
+        }
+    }
+}
+
 impl Settings {
     /// Idle polls of an endpoint before it yields its core, with so many endpoints that talk to
     /// each other on the node (this one included).
-    pub(crate) fn spin_polls(&self, endpoints: u32) -> u32 {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn spin_polls(&self, endpoints: u32) -> u32 {
         /// About as many as go into a microsecond where nothing is there.
         const POLLS_PER_US: u64 = 30;
         static CPUS: ValueHere<u32> = ValueHere::new();
-        match self.spin {
+        match self.spin() {
             Spin::For(time) => {
                 let polls = (time.as_micros() as u64).saturating_mul(POLLS_PER_US);
                 u32::try_from(polls).unwrap_or(u32::MAX)

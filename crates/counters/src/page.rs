@@ -3,9 +3,8 @@
 
 use limic_policy::Path;
 
-use super::layout::{self as at};
-use super::{Counters, Event, Reason, SIZE_CLASSES, Traffic};
-use crate::Peer;
+use crate::layout::{self as at};
+use crate::{Counters, Event, Peer, Reason, SIZE_CLASSES, Traffic};
 
 /// One endpoint's counters, and whose they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

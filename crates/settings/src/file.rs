@@ -11,11 +11,11 @@ use limic_policy::{
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::SettingsError;
-use super::keys::Key;
-use super::names;
-use super::profile;
-use super::values::Layer;
+use crate::SettingsError;
+use crate::apply::Layer;
+use crate::names;
+use crate::profile;
+use crate::table::Key;
 
 /// A file that is being read.
 struct File<'a> {
@@ -25,7 +25,7 @@ struct File<'a> {
 }
 
 /// Reads the file at `path`, which `named_by` names.
-pub(super) fn read(
+pub(crate) fn read(
     path: &FilePath,
     named_by: &'static str,
     source: RowSource,
@@ -80,14 +80,15 @@ impl File<'_> {
             }
             let known = Key::ALL
                 .into_iter()
-                .find(|key| key.info().toml == name.get_ref());
+                .find(|key| key.entry().toml == name.get_ref());
             let Some(key) = known else {
-                let names = Key::ALL.map(|key| key.info().toml);
+                let names = Key::ALL.map(|key| key.entry().toml);
                 return Err(self.unknown(name, names.into_iter().chain(["rows"])));
             };
-            let parsed = scalar(value.get_ref()).and_then(|text| key.parse(&text));
-            let parsed = parsed.ok_or_else(|| self.bad(name, value, key.info().accepted))?;
-            layer.values.push((key, parsed, self.source.clone()));
+            let entry = key.entry();
+            let text = scalar(value.get_ref()).filter(|text| (entry.accepts)(text));
+            let text = text.ok_or_else(|| self.bad(name, value, entry.accepted))?;
+            layer.values.push((key, text, self.source.clone()));
         }
         Ok(layer)
     }

@@ -6,6 +6,8 @@ use core::time::Duration;
 use limic_policy::named;
 use limic_policy::named::find;
 
+use crate::Settings;
+
 named! {
     /// Which networks lead to peers.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -69,9 +71,6 @@ pub struct TcpSettings {
 
 impl Default for TcpSettings {
     fn default() -> Self {
-        Self {
-            interface: None,
-            timeout: Duration::from_secs(30),
-        }
+        Settings::default().tcp()
     }
 }

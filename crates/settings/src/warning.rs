@@ -7,7 +7,7 @@ use limic_shm::process::LockHere;
 
 /// Says `line`, once in the life of the process: to the subscriber of `tracing` if one takes
 /// warnings of limic, else on standard error, unless `LIMIC_LOG` is `off` or `error`.
-pub(crate) fn say(line: &str) {
+pub fn say(line: &str) {
     static SAID: LockHere<BTreeSet<String>> = LockHere::new(BTreeSet::new());
     let mut said = SAID.lock();
     let news = said.insert(line.to_owned());

@@ -10,16 +10,16 @@ use limic_shm::ring::{Mapped, Memory};
 use limic_shm::segment::{Arena, Placement, SegmentError};
 use limic_shm::sync::Ordering;
 
-use super::layout::{self as at, ROW_WORDS};
-use super::page::Page;
-use super::{Event, Traffic, size_class};
+use crate::layout::{self as at, ROW_WORDS};
+use crate::page::Page;
+use crate::{Event, Traffic, size_class};
 
 /// The name of the memfd.
 pub(crate) const NAME: &str = "limic-counters";
 
 /// An endpoint's counts.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     /// # Invariants
     /// `at::BYTES` long.
     page: Mapped,
@@ -30,8 +30,11 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Makes the page.
-    pub(crate) fn new(endpoint: u64, numa_node: Option<u32>) -> Result<Self, SegmentError> {
+    /// Makes the page, on this NUMA node or else where the process runs.
+    ///
+    /// # Errors
+    /// [`SegmentError`]: the system gives no memory.
+    pub fn new(endpoint: u64, numa_node: Option<u32>) -> Result<Self, SegmentError> {
         let placement = Placement {
             numa_node,
             huge_pages: false,
@@ -60,7 +63,7 @@ impl Recorder {
     /// a line each, and its size's. The inline path, by which most go, has no words of its own: who
     /// reads the page works it out from the rows.
     #[inline(always)]
-    pub(crate) fn sent(&self, row: &Row, path: Path, len: u64) {
+    pub fn sent(&self, row: &Row, path: Path, len: u64) {
         // First, so that who reads the page meanwhile does not find less in the rows than by the
         // paths.
         add(&row.line, at::ROW_SENT, 1);
@@ -75,24 +78,28 @@ impl Recorder {
 
     /// A message was received by a path that the receiver takes part in. Those that came whole
     /// through a ring are what the peers' rows have beyond these.
-    pub(crate) fn received(&self, path: Path, len: u64) {
+    #[inline]
+    pub fn received(&self, path: Path, len: u64) {
         let index = at::RECEIVED + 2 * path.index();
         add(&self.page, index, 1);
         add(&self.page, index + 1, len);
     }
 
     /// Something happened once more.
-    pub(crate) fn event(&self, event: Event) {
+    #[inline]
+    pub fn event(&self, event: Event) {
         self.events(event, 1);
     }
 
     /// It happened so many times more.
-    pub(crate) fn events(&self, event: Event, times: u64) {
+    #[inline]
+    pub fn events(&self, event: Event, times: u64) {
         add(&self.page, at::EVENTS + event as usize, times);
     }
 
     /// There was at least so much of something at a time.
-    pub(crate) fn at_least(&self, event: Event, most: u64) {
+    #[inline]
+    pub fn at_least(&self, event: Event, most: u64) {
         let index = at::EVENTS + event as usize;
         if most > self.load(index) {
             self.store(index, most);
@@ -100,19 +107,23 @@ impl Recorder {
     }
 
     /// Bytes of unexpected messages held now.
-    pub(crate) fn unexpected_bytes(&self) -> u64 {
+    #[inline]
+    #[must_use]
+    pub fn unexpected_bytes(&self) -> u64 {
         self.unexpected_bytes
     }
 
     /// They are so many now.
-    pub(crate) fn set_unexpected_bytes(&mut self, bytes: u64) {
+    #[inline]
+    pub fn set_unexpected_bytes(&mut self, bytes: u64) {
         self.unexpected_bytes = bytes;
         self.store(at::EVENTS + Event::UnexpectedBytes as usize, bytes);
         self.at_least(Event::UnexpectedBytesMost, bytes);
     }
 
     /// The row for a peer that has not been met before.
-    pub(crate) fn row(&self, peer: u32, endpoint: u64) -> Row {
+    #[must_use]
+    pub fn row(&self, peer: u32, endpoint: u64) -> Row {
         let used = self.load(at::AT_ROWS) as usize;
         if used >= at::SHARED_ROW {
             return self.shared_row();
@@ -125,7 +136,8 @@ impl Recorder {
     }
 
     /// The row for peers that have none of their own.
-    pub(crate) fn shared_row(&self) -> Row {
+    #[must_use]
+    pub fn shared_row(&self) -> Row {
         Row {
             own: false,
             ..self.row_at(at::SHARED_ROW)
@@ -143,7 +155,7 @@ impl Recorder {
     /// Says why something is not as one may expect: once for each path and text, with the first
     /// peer and how often. True the first time, if there is room for it.
     #[cold]
-    pub(crate) fn reason(&self, path: Option<Path>, peer: u32, text: &str) -> bool {
+    pub fn reason(&self, path: Option<Path>, peer: u32, text: &str) -> bool {
         let text = cut(text, at::REASON_BYTES);
         let path = path.map_or(0, |path| path.index() as u64 + 1);
         for index in (0..at::MOST_REASONS).map(|n| at::REASONS + n * at::REASON_WORDS) {
@@ -176,17 +188,14 @@ impl Recorder {
     }
 
     /// The endpoint is closed: nothing will change any more.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.store(at::AT_CLOSED, 1);
     }
 
     /// What is there now.
-    pub(crate) fn page(&self) -> Page {
-        Page::of_words(&self.words())
-    }
-
-    fn words(&self) -> Vec<u64> {
-        read_words(&self.page)
+    #[must_use]
+    pub fn page(&self) -> Page {
+        Page::of_words(&read_words(&self.page))
     }
 
     /// The page itself, for who reports at the process's end.
@@ -194,14 +203,17 @@ impl Recorder {
         self.page.clone()
     }
 
+    #[inline]
     fn word(&self, index: usize) -> &limic_shm::sync::AtomicU64 {
         self.page.word64(index * 8)
     }
 
+    #[inline]
     fn load(&self, index: usize) -> u64 {
         self.word(index).load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn store(&self, index: usize, value: u64) {
         self.word(index).store(value, Ordering::Relaxed);
     }
@@ -216,7 +228,7 @@ pub(crate) fn read_words(page: &Mapped) -> Vec<u64> {
 
 /// What went to and came from one peer: a line of the page.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub struct Row {
     /// # Invariants
     /// `ROW_WORDS` words long.
     line: Mapped,
@@ -224,32 +236,37 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// So many messages more have come from it, with so many bytes.
     #[inline(always)]
-    pub(crate) fn received(&self, messages: u64, bytes: u64) {
+    pub fn received(&self, messages: u64, bytes: u64) {
         add(&self.line, at::ROW_RECEIVED, messages);
         add(&self.line, at::ROW_RECEIVED + 1, bytes);
     }
 
     /// Bytes that have come from it.
     #[inline]
-    pub(crate) fn received_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn received_bytes(&self) -> u64 {
         self.line
             .word64((at::ROW_RECEIVED + 1) * 8)
             .load(Ordering::Relaxed)
     }
 
     /// The peer slept and was woken.
-    pub(crate) fn rang(&self) {
+    #[inline]
+    pub fn rang(&self) {
         add(&self.line, at::ROW_RANG, 1);
     }
 
     /// Whether it counts for this peer alone.
-    pub(crate) fn is_own(&self) -> bool {
+    #[must_use]
+    pub fn is_own(&self) -> bool {
         self.own
     }
 
     /// Sent and received; nothing for a peer without a row of its own.
-    pub(crate) fn traffic(&self) -> (Traffic, Traffic) {
+    #[must_use]
+    pub fn traffic(&self) -> (Traffic, Traffic) {
         if !self.own {
             return Default::default();
         }

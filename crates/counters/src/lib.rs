@@ -1,18 +1,25 @@
 //! What was moved: counts by path and peer, a histogram of sizes, and reasons.
 //!
-//! Read from inside by [`Endpoint::counters`](crate::Endpoint::counters), at the end through
-//! `LIMIC_STATS`, and from outside at any time by [`of_process`], which `limic info --pid` uses.
-//! They cost a short message three additions, and others five, to words of this endpoint's own
-//! cache lines. docs/counters.md lists names, units and formats.
+//! A [`Recorder`] counts, in a page that others may read: from inside `Endpoint::counters`, at the
+//! end `LIMIC_STATS` ([`exit_report`]), and from outside at any time [`of_process`], which `limic
+//! info --pid` uses. A short message costs three additions, and others five, to words of this
+//! endpoint's own cache lines. docs/counters.md lists names, units and formats.
 
+#![deny(unsafe_code)]
+
+#[cfg(test)]
+#[expect(unsafe_code, reason = "forks")]
+#[path = "../../shm/src/process/child.rs"]
+mod child;
 mod event;
 #[expect(
     unsafe_code,
     reason = "registers a function that runs at the process's end"
 )]
-pub(crate) mod exit_report;
+pub mod exit_report;
 mod layout;
 mod page;
+mod peer;
 mod reader;
 #[expect(unsafe_code, reason = "words of a page whose indices are constants")]
 mod recorder;
@@ -20,12 +27,11 @@ mod text;
 
 use limic_policy::Path;
 
-use crate::Peer;
-
 pub use event::Event;
 pub use page::{Page, PageError, PeerCounts};
+pub use peer::Peer;
 pub use reader::{CountersError, Found, of_process};
-pub(crate) use recorder::{Recorder, Row};
+pub use recorder::{Recorder, Row};
 
 /// Number of histogram classes: 0 bytes, then one per power of two up to 2^63.
 pub const SIZE_CLASSES: usize = 65;
@@ -161,6 +167,11 @@ pub fn size_class_range(class: usize) -> (u64, u64) {
         _ => (u64::MAX, u64::MAX),
     }
 }
+
+/// The program of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
 
 #[cfg(test)]
 mod tests {

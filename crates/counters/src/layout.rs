@@ -23,7 +23,7 @@ pub(super) const AT_CLOSED: usize = 6;
 /// Rows of peers in use.
 pub(super) const AT_ROWS: usize = 7;
 
-/// One word for each [`Event`](super::Event).
+/// One word for each [`Event`](crate::Event).
 pub(super) const EVENTS: usize = 16;
 /// Messages and bytes of each path but the inline one: sent.
 pub(super) const SENT: usize = 64;
@@ -72,10 +72,10 @@ pub(super) const WORDS: usize = ROWS + MOST_ROWS * ROW_WORDS;
 pub(super) const BYTES: usize = WORDS * 8;
 
 const _: () = {
-    assert!(EVENTS + super::Event::ALL.len() <= SENT);
+    assert!(EVENTS + crate::Event::ALL.len() <= SENT);
     assert!(RECEIVED + 2 * MOST_PATHS <= SIZES);
     assert!(limic_policy::Path::ALL.len() <= MOST_PATHS);
-    assert!(SIZES + super::SIZE_CLASSES <= REASONS);
+    assert!(SIZES + crate::SIZE_CLASSES <= REASONS);
     // Rows are sub-ranges of whole lines, and each path's two words lie in one.
     assert!((ROWS * 8) % 64 == 0 && SENT % 8 == 0 && RECEIVED % 8 == 0);
 };

@@ -5,29 +5,29 @@ use std::path::PathBuf;
 
 use limic_policy::RowSource;
 
-use super::SettingsError;
-use super::keys::{self, Key};
-use super::names;
-use super::profile;
-use super::values::Layer;
+use crate::SettingsError;
+use crate::apply::Layer;
+use crate::names;
+use crate::profile;
+use crate::table::Key;
 
 /// What the environment says.
 #[derive(Debug, Default)]
-pub(super) struct Environment {
+pub(crate) struct Environment {
     /// The values of the variables.
-    pub(super) layer: Layer,
+    pub(crate) layer: Layer,
     /// `LIMIC_CONFIG`.
-    pub(super) config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// `LIMIC_PROFILE`, if it names a file.
-    pub(super) profile: Option<PathBuf>,
+    pub(crate) profile: Option<PathBuf>,
     /// Where a profile lies that nobody names.
-    pub(super) default_profile: Option<PathBuf>,
+    pub(crate) default_profile: Option<PathBuf>,
     /// One line for each unknown variable.
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// Reads `variables`. An empty value counts as none.
-pub(super) fn read(
+pub(crate) fn read(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> Result<Environment, SettingsError> {
     let mut environment = Environment::default();
@@ -45,19 +45,23 @@ pub(super) fn read(
             "LIMIC_PROFILE" if value.eq_ignore_ascii_case("off") => without_profile = true,
             "LIMIC_PROFILE" => environment.profile = Some(value.into()),
             _ if name.starts_with("LIMIC_") => {
-                let Some(key) = Key::ALL.into_iter().find(|key| key.info().variable == name) else {
+                let found = Key::ALL
+                    .into_iter()
+                    .find(|key| key.entry().variable == name);
+                let Some(key) = found else {
                     environment.warnings.extend(unknown(name));
                     continue;
                 };
-                let info = key.info();
-                let text = value.to_string_lossy();
-                let parsed = key.parse(&text).ok_or_else(|| SettingsError::Variable {
-                    name: info.variable,
-                    value: text.into_owned(),
-                    accepted: info.accepted.to_owned(),
-                })?;
-                let source = RowSource::Environment(info.variable);
-                environment.layer.values.push((key, parsed, source));
+                let (entry, text) = (key.entry(), value.to_string_lossy().into_owned());
+                if !(entry.accepts)(&text) {
+                    return Err(SettingsError::Variable {
+                        name: entry.variable,
+                        value: text,
+                        accepted: entry.accepted.to_owned(),
+                    });
+                }
+                let source = RowSource::Environment(entry.variable);
+                environment.layer.values.push((key, text, source));
             }
             _ => {}
         }
@@ -72,8 +76,8 @@ fn unknown(name: &str) -> Option<String> {
     if names::is_known(name) {
         return None;
     }
-    let known = Key::ALL.map(|key| key.info().variable);
-    let files = [keys::CONFIG.variable, keys::PROFILE.variable];
+    let known = Key::ALL.map(|key| key.entry().variable);
+    let files = [names::CONFIG.variable, names::PROFILE.variable];
     let others = names::OTHER_VARIABLES.map(|other| other.name);
     let nearest = names::nearest(name, known.into_iter().chain(files).chain(others));
     let advice = if names::is_like(name, nearest) {

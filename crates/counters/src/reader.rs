@@ -6,9 +6,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path as FilePath, PathBuf};
 
-use super::layout::BYTES;
-use super::recorder::NAME;
-use super::{Page, PageError};
+use crate::layout::BYTES;
+use crate::recorder::NAME;
+use crate::{Page, PageError};
 
 /// Descriptors that are looked at: a process can have millions.
 const MOST: usize = 1 << 20;
@@ -149,7 +149,7 @@ fn explain(pid: u32, path: &FilePath, source: io::Error) -> CountersError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::recorder::Recorder;
+    use crate::Recorder;
     use limic_policy::Path;
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod files;
 
+use core::time::Duration;
 use std::path::PathBuf;
 
 use limic_policy::{LineLatency, Locality, Query, ReceiverPace, Row};
@@ -204,8 +205,7 @@ fn every_variable_does_something() {
         (3, VerbsCache::Watch, VerbsConnect::Static)
     );
     assert_eq!(verbs.retry, Duration::from_millis(500));
-    let file = Target::File("counts.json".into());
-    assert_eq!(settings.stats(), Some(file));
+    assert_eq!(settings.stats(), Some("counts.json"));
     assert_eq!(Settings::default().stats(), None);
     assert!(settings.warnings().is_empty(), "{:?}", settings.warnings());
     for variable in settings.variables() {
@@ -259,6 +259,14 @@ fn bad_variables_are_named_with_what_is_accepted() {
         error.expect_err("not a power of two").to_string(),
         "settings: ring_bytes(5000): accepted is a power of two of bytes from 4K to 16M"
     );
+}
+
+#[test]
+fn paths_that_no_text_names_count_for_nothing() {
+    let paths = PathSet::EMPTY.with(Path::Eager).with(Path::SendAhead);
+    let settings = Settings::builder().without_environment().allowed(paths);
+    let settings = settings.build().expect("a path that can be named");
+    assert_eq!(settings.allowed().to_string(), "self,eager");
 }
 
 #[test]

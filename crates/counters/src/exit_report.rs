@@ -1,5 +1,5 @@
-//! `LIMIC_STATS`: an endpoint's counters are written down when it closes, or else when its process
-//! ends normally.
+//! An endpoint's counters are written down when it closes, or else when its process ends normally:
+//! the setting `LIMIC_STATS`.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,12 +9,12 @@ use limic_bootstrap::launcher;
 use limic_shm::process::{LockHere, OnceHere, Process};
 use limic_shm::ring::Mapped;
 
-use super::Page;
-use super::recorder::{Recorder, read_words};
+use crate::Page;
+use crate::recorder::{Recorder, read_words};
 
 /// Where counters go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+enum Target {
     /// Standard error, as text.
     Stderr,
     /// The end of a file; as JSON if its name says so.
@@ -24,7 +24,7 @@ pub(crate) enum Target {
 impl Target {
     /// What the setting says, for this process: `%p` is its number, `%r` its rank, `%%` a percent
     /// sign.
-    pub(crate) fn of_setting(text: &str) -> Self {
+    fn of_setting(text: &str) -> Self {
         if text == "stderr" {
             return Self::Stderr;
         }
@@ -46,7 +46,7 @@ impl Target {
     }
 
     /// Whether it can be written: better said when the endpoint opens than when it closes.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), String> {
         match self {
             Self::Stderr => Ok(()),
             Self::File(path) => open(path)
@@ -92,8 +92,14 @@ struct Open {
 
 static OPEN: LockHere<Vec<Open>> = LockHere::new(Vec::new());
 
-/// An endpoint opens whose counters are to be reported.
-pub(crate) fn watch(recorder: &Recorder, endpoint: u64, target: Target) {
+/// An endpoint opens whose counters are to be reported: `stderr`, or the end of a file, as JSON if
+/// its name ends in `.json`. `%p` in the name is the process, `%r` its rank, `%%` a percent sign.
+///
+/// # Errors
+/// The target cannot be written, for this reason.
+pub fn watch(recorder: &Recorder, endpoint: u64, target: &str) -> Result<(), String> {
+    let target = Target::of_setting(target);
+    target.check()?;
     static REGISTER: OnceHere = OnceHere::new();
     REGISTER.call(|| {
         // SAFETY: `at_exit` is a function of the right type, for the whole life of the process.
@@ -112,10 +118,11 @@ pub(crate) fn watch(recorder: &Recorder, endpoint: u64, target: Target) {
         page: recorder.memory(),
         target,
     });
+    Ok(())
 }
 
 /// An endpoint has closed. Without one that is watched, nothing happens.
-pub(crate) fn report(endpoint: u64) {
+pub fn report(endpoint: u64) {
     let mut open = OPEN.lock();
     if let Some(index) = open.iter().position(|open| open.endpoint == endpoint) {
         let closed = open.swap_remove(index);

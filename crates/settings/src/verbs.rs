@@ -6,6 +6,8 @@ use core::time::Duration;
 use limic_policy::named;
 use limic_policy::named::find;
 
+use crate::Settings;
+
 named! {
     /// When the ranks of a job meet over verbs.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -57,7 +59,7 @@ impl FromStr for VerbsCache {
 const DEVICES: usize = 2;
 
 /// The devices of a list, `NAME` or `NAME:PORT` each. `None` if it is no such list.
-pub(super) fn devices(text: &str) -> Option<Vec<String>> {
+pub(crate) fn devices(text: &str) -> Option<Vec<String>> {
     let devices: Vec<String> = text.split(',').map(|word| word.trim().to_owned()).collect();
     let named = |device: &String| {
         let (name, port) = device
@@ -96,15 +98,6 @@ pub struct VerbsSettings {
 
 impl Default for VerbsSettings {
     fn default() -> Self {
-        Self {
-            streams: 1,
-            entries: 10,
-            coalesce: true,
-            devices: Vec::new(),
-            rings: 32,
-            cache: VerbsCache::Auto,
-            connect: VerbsConnect::OnDemand,
-            retry: Duration::from_secs(3),
-        }
+        Settings::default().verbs()
     }
 }

@@ -5,7 +5,7 @@ use core::fmt;
 use limic_policy::{ByteSize, Path};
 use serde::Serialize;
 
-use super::{Page, Reason, Traffic, size_class_range};
+use crate::{Page, PeerCounts, Reason, Traffic, size_class_range};
 
 /// Lines of the text, each indented; what is 0 is left out.
 impl fmt::Display for Page {
@@ -160,7 +160,7 @@ impl Page {
                 .map(|&(path, traffic)| OfPath { path, traffic })
                 .collect()
         };
-        let peer = |peer: &super::PeerCounts, own: bool| OfPeer {
+        let peer = |peer: &PeerCounts, own: bool| OfPeer {
             peer: own.then(|| peer.peer.index()),
             endpoint: own.then(|| format!("{:016x}", peer.endpoint)),
             sent: peer.sent,

@@ -33,28 +33,23 @@
 mod apply;
 mod builder;
 mod copy;
+mod entry;
 mod environment;
 mod error;
 mod fabric;
 mod file;
+mod forms;
 mod group;
-mod keys;
 mod names;
 mod profile;
 mod spin;
-mod values;
+mod table;
 mod variables;
 mod verbs;
+#[doc(hidden)]
+pub mod warning;
 
-use core::time::Duration;
 use std::path::{Path as FilePath, PathBuf};
-
-use limic_policy::{
-    Explanation, Question, Receiver, ReceiverPace, RowSource, Table, explain, select,
-};
-use limic_shm::segment::Shape;
-
-use crate::counters::exit_report::Target;
 
 pub use builder::SettingsBuilder;
 pub use copy::CopyInstructions;
@@ -66,13 +61,16 @@ pub use limic_policy::{
     ByteSize, LineLatency, ParseByteSizeError, ParseLineLatencyError, ParsePathError, Path,
     PathSet, TableError,
 };
+use limic_policy::{
+    Explanation, Question, Receiver, ReceiverPace, RowSource, Table, explain, select,
+};
 pub use names::{OTHER_VARIABLES, OtherVariable};
 pub use profile::{MachineKey, PROFILE_VERSION, default_profile};
 pub use spin::Spin;
 pub use variables::Variable;
 pub use verbs::{VerbsCache, VerbsConnect, VerbsSettings};
 
-use keys::Key;
+use table::{Key, Values};
 
 /// How much of everything the shared segment of an endpoint has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,13 +102,7 @@ impl SegmentSettings {
 
 impl Default for SegmentSettings {
     fn default() -> Self {
-        Self {
-            private_rings: Shape::DEFAULT.private_rings,
-            ring_bytes: Shape::DEFAULT.ring_bytes,
-            shared_slots: Shape::DEFAULT.shared_slots,
-            staging_buffers: Shape::DEFAULT.staging_buffers,
-            staging_buffer_bytes: Shape::DEFAULT.staging_buffer_bytes,
-        }
+        Settings::default().segment()
     }
 }
 
@@ -118,25 +110,7 @@ impl Default for SegmentSettings {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     policy: Table,
-    allowed: PathSet,
-    segment: SegmentSettings,
-    spin: Spin,
-    huge_pages: bool,
-    numa_node: Option<u32>,
-    unexpected_budget_bytes: u64,
-    loan_bytes: u64,
-    pipeline_window: u32,
-    linger: Duration,
-    patience: Duration,
-    skew: bool,
-    autotune: bool,
-    line_latency: LineLatency,
-    copy: CopyInstructions,
-    stats: Option<String>,
-    kernel_group: Option<String>,
-    fabric: FabricUse,
-    tcp: TcpSettings,
-    verbs: VerbsSettings,
+    values: Values,
     /// Where each key was last set, in the order of [`Key::ALL`].
     sources: [RowSource; Key::ALL.len()],
     profile: Option<PathBuf>,
@@ -149,25 +123,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             policy: Table::built_in(),
-            allowed: PathSet::ALL,
-            segment: SegmentSettings::default(),
-            spin: Spin::Auto,
-            huge_pages: true,
-            numa_node: None,
-            unexpected_budget_bytes: 64 << 20,
-            loan_bytes: 1 << 30,
-            pipeline_window: 32,
-            linger: Duration::from_secs(1),
-            patience: Duration::from_secs(30),
-            skew: true,
-            autotune: true,
-            line_latency: LineLatency::Measured,
-            copy: CopyInstructions::Auto,
-            stats: None,
-            kernel_group: None,
-            fabric: FabricUse::Auto,
-            tcp: TcpSettings::default(),
-            verbs: VerbsSettings::default(),
+            values: Values::default(),
             sources: [const { RowSource::BuiltIn }; Key::ALL.len()],
             profile: None,
             config: None,
@@ -200,146 +156,18 @@ impl Settings {
         &self.policy
     }
 
-    /// The paths that may be used (`LIMIC_PATHS`); all by default, and always [`Path::SelfCopy`].
-    #[must_use]
-    pub fn allowed(&self) -> PathSet {
-        self.allowed
-    }
-
-    /// The shape of the endpoint's shared segment.
-    #[must_use]
-    pub fn segment(&self) -> SegmentSettings {
-        self.segment
-    }
-
-    /// How long a waiting endpoint polls (`LIMIC_SPIN_US`, microseconds or `auto`).
-    #[must_use]
-    pub fn spin(&self) -> Spin {
-        self.spin
-    }
-
-    /// Whether to ask for huge pages for the segment (`LIMIC_HUGE_PAGES`); yes by default. If they
-    /// are not granted, ordinary pages serve.
-    #[must_use]
-    pub fn huge_pages(&self) -> bool {
-        self.huge_pages
-    }
-
-    /// The NUMA node for the segment's memory (`LIMIC_NUMA_NODE`). `None`, the default: the node
-    /// on which the endpoint runs.
-    #[must_use]
-    pub fn numa_node(&self) -> Option<u32> {
-        self.numa_node
-    }
-
-    /// Bytes of unexpected messages that an endpoint keeps before it holds its senders back
-    /// (`LIMIC_UNEXPECTED_BYTES`); 64 MiB by default. Each message counts with some 256 bytes for
-    /// itself. Senders are asked to wait with long messages first; beyond 16 times as many bytes,
-    /// all messages of a peer wait in its ring until some are received.
-    #[must_use]
-    pub fn unexpected_budget_bytes(&self) -> u64 {
-        self.unexpected_budget_bytes
-    }
-
-    /// Most bytes of shared memory that an endpoint makes for loans (`LIMIC_LOAN_BYTES`); 1 GiB by
-    /// default. The memory is made as loans are asked for.
-    #[must_use]
-    pub fn loan_bytes(&self) -> u64 {
-        self.loan_bytes
-    }
-
-    /// Most fragments of pipelined messages on their way to one peer (`LIMIC_PIPELINE_WINDOW`).
-    /// The default is enough for a sender to go on while its receiver is held up for some
-    /// microseconds.
-    #[must_use]
-    pub fn pipeline_window(&self) -> u32 {
-        self.pipeline_window
-    }
-
-    /// How long a closing endpoint waits for peers to take what was sent (`LIMIC_LINGER_MS`).
-    #[must_use]
-    pub fn linger(&self) -> Duration {
-        self.linger
-    }
-
-    /// After what time a blocking call says once, as a warning, what it waits for
-    /// (`LIMIC_PATIENCE_MS`): the call, the tag and the peer; 30 s by default, 0 for never.
-    #[must_use]
-    pub fn patience(&self) -> Duration {
-        self.patience
-    }
-
-    /// Whether messages are sent ahead to slow receivers, and whether this endpoint tells its
-    /// senders when it is slow itself (`LIMIC_SKEW`); yes by default.
-    #[must_use]
-    pub fn skew(&self) -> bool {
-        self.skew
-    }
-
-    /// Whether long messages that this endpoint receives are measured, and take another path than
-    /// the policy table says where that is faster (`LIMIC_AUTOTUNE`); yes by default. Paths that a
-    /// file, the environment or the application asks for stand in any case.
-    #[must_use]
-    pub fn autotune(&self) -> bool {
-        self.autotune
-    }
-
-    /// Where the locality of two processes comes from (`LIMIC_LINE_LATENCY`): by default the
-    /// latency of a cache line between them, measured while messages flow.
-    #[must_use]
-    pub fn line_latency(&self) -> LineLatency {
-        self.line_latency
-    }
-
-    /// Instructions that copy what is long (`LIMIC_COPY`): those that suit the processor by
-    /// default. They hold for the whole process: the endpoint that was opened last decides.
-    #[must_use]
-    pub fn copy(&self) -> CopyInstructions {
-        self.copy
-    }
-
-    /// Where an endpoint's counters go when it closes, or when its process ends normally before
-    /// that (`LIMIC_STATS`): nowhere by default.
-    pub(crate) fn stats(&self) -> Option<Target> {
-        self.stats.as_deref().map(Target::of_setting)
-    }
-
-    /// The group of the kernel module that a [`KernelEndpoint`](crate::KernelEndpoint) joins
-    /// (`LIMIC_KERNEL_GROUP`): `fd:N`, or a word that the job's ranks share. `None`, the default:
-    /// the launcher's job.
-    #[must_use]
-    pub fn kernel_group(&self) -> Option<&str> {
-        self.kernel_group.as_deref()
-    }
-
-    /// Which networks lead to peers (`LIMIC_FABRIC`).
-    #[must_use]
-    pub fn fabric(&self) -> FabricUse {
-        self.fabric
-    }
-
-    /// How TCP is used (`LIMIC_TCP_*`).
-    #[must_use]
-    pub fn tcp(&self) -> TcpSettings {
-        self.tcp.clone()
-    }
-
-    /// How verbs are used (`LIMIC_VERBS_*`).
-    #[must_use]
-    pub fn verbs(&self) -> VerbsSettings {
-        self.verbs.clone()
-    }
-
     /// With these networks, whatever was said before.
-    pub(crate) fn over(mut self, used: FabricUse) -> Self {
-        self.fabric = used;
+    #[doc(hidden)]
+    #[must_use]
+    pub fn over(mut self, used: FabricUse) -> Self {
+        self.values.fabric = used;
         self
     }
 
     /// The same settings with fewer paths.
     #[must_use]
     pub fn restricted_to(mut self, paths: PathSet) -> Self {
-        self.allowed = self.allowed.and(paths).with(Path::SelfCopy);
+        self.values.allowed = self.allowed().and(paths).with(Path::SelfCopy);
         self
     }
 
@@ -347,14 +175,13 @@ impl Settings {
     /// disturbs, whose receiver takes the message into one slice.
     ///
     /// ```
-    /// use limic::Settings;
-    /// use limic::internals::{Locality, Question};
-    /// use limic::settings::Path;
+    /// use limic_policy::{Locality, Path, Question};
+    /// use limic_settings::Settings;
     ///
     /// let settings = Settings::builder().without_environment().build()?;
     /// let question = Question::near(8, Locality::SharedCache);
     /// assert_eq!(settings.explain(&question).path, Path::Inline);
-    /// # Ok::<(), limic::settings::SettingsError>(())
+    /// # Ok::<(), limic_settings::SettingsError>(())
     /// ```
     #[doc(hidden)]
     #[must_use]
@@ -368,7 +195,7 @@ impl Settings {
             Receiver::Network(limits) => return explain::over_network(&limits, question),
             Receiver::Module => return explain::by_module(question),
         };
-        let segment = self.segment;
+        let segment = self.segment();
         let pair = select::Pair {
             table: &self.policy,
             locality,
@@ -378,16 +205,16 @@ impl Settings {
                 segment.staging_buffer_bytes,
             ),
             buffer_bytes: segment.staging_buffer_bytes.into(),
-            window: self.pipeline_window,
-            unexpected_budget: self.unexpected_budget_bytes,
+            window: self.pipeline_window(),
+            unexpected_budget: self.unexpected_budget_bytes(),
         };
-        let pace = if self.skew {
+        let pace = if self.skew() {
             pace
         } else {
             ReceiverPace::Steady
         };
         let mut explanation = explain::near(&pair, pace, question);
-        explanation.is_measured &= self.autotune;
+        explanation.is_measured &= self.autotune();
         explanation
     }
 
@@ -404,6 +231,11 @@ impl Settings {
         &self.warnings
     }
 }
+
+/// The program of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
 
 #[cfg(test)]
 mod tests;

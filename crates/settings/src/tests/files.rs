@@ -162,7 +162,7 @@ fn example(page: &str) -> Vec<&str> {
 #[test]
 fn the_examples_in_the_pages_are_accepted() {
     let dir = dir();
-    let text = example(include_str!("../../settings.rs")).join("\n");
+    let text = example(include_str!("../lib.rs")).join("\n");
     let config = file(&dir, "config.toml", &text);
     let settings = with(&[("LIMIC_CONFIG", &config)]).expect("the module's example");
     assert_eq!(eager_max(&settings), 16 << 10);
@@ -176,7 +176,7 @@ fn the_examples_in_the_pages_are_accepted() {
             |(field, value)| format!("{field} = '{value}'"),
         )
     };
-    let page = example(include_str!("../../../../../docs/profile.md"));
+    let page = example(include_str!("../../../../docs/profile.md"));
     let text = page.into_iter().map(here).collect::<Vec<_>>().join("\n");
     let profile = file(&dir, "profile.toml", &text);
     let settings = with(&[("LIMIC_PROFILE", &profile)]).expect("no bad variable");

@@ -1,0 +1,55 @@
+//! What profile, file, environment and application say is laid over the built-in values.
+
+use limic_policy::{Path, Row, RowSource};
+
+use crate::table::Key;
+use crate::{Settings, SettingsError};
+
+/// What one source says.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layer {
+    /// The source, for errors.
+    pub(crate) place: String,
+    /// Texts that their settings accept.
+    pub(crate) values: Vec<(Key, String, RowSource)>,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Settings {
+    /// Lays one layer over what there is: rows first, then the values, in the order of their keys.
+    pub(crate) fn apply(&mut self, layer: Layer) -> Result<(), SettingsError> {
+        let Layer {
+            place,
+            mut values,
+            rows,
+        } = layer;
+        if !rows.is_empty() {
+            let table = self.policy.overlaid(rows);
+            self.policy = table.map_err(|source| SettingsError::Rows { place, source })?;
+        }
+        values.sort_by_key(|(key, _, _)| *key);
+        for (key, text, source) in values {
+            (key.entry().set)(self, &text, &source);
+            self.sources[key as usize] = source;
+        }
+        Ok(())
+    }
+
+    /// What follows from the values once all of them are known.
+    pub(crate) fn finish(&mut self) {
+        if self.sources[Key::StagingBufferBytes as usize] == RowSource::BuiltIn {
+            let longest = self.policy.longest_pipeline_fragment().next_power_of_two();
+            let bytes = &mut self.values.staging_buffer_bytes;
+            *bytes = longest.max(*bytes);
+        }
+        let long = [Path::Pipeline, Path::Cma, Path::SplitCopy, Path::Kmod];
+        let allowed = self.allowed().with(Path::SelfCopy);
+        self.values.allowed = allowed;
+        if !long.into_iter().any(|path| allowed.contains(path)) {
+            self.warnings.push(format!(
+                "the allowed paths ({allowed}) carry no long messages: those take the pipeline all \
+                 the same; add pipeline, cma, split-copy or kmod to LIMIC_PATHS"
+            ));
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! The settings: each in one place.
+//!
+//! A row says what a setting is called here, what it has to do with, its variable, and its key in a
+//! file; then the field, its type and value by default, and how it is written; its meaning; and
+//! what it accepts. The builder has a method of the field's name, and `Settings` has another, which
+//! is public if the row says `pub`. A text after the row is for the documentation of that one.
+
+use core::time::Duration;
+
+use limic_policy::{INLINE_CAPACITY, LineLatency, MAX_FRAGMENT, MIN_FRAGMENT, Path, PathSet};
+use limic_shm::segment::Shape;
+
+use crate::entry::{Entry, settings};
+use crate::forms::{Bytes, Count, Flag, Form, Millis, Or, Paths, Plain};
+use crate::verbs::devices;
+use crate::{
+    CopyInstructions, FabricUse, Group, SegmentSettings, Settings, SettingsBuilder, Spin,
+    TcpSettings, VerbsCache, VerbsConnect, VerbsSettings,
+};
+
+/// A text that may be none.
+type Text = Option<String>;
+/// The number of a node that may be none.
+type Node = Option<u32>;
+
+fn is_area(bytes: u64) -> bool {
+    bytes.is_power_of_two() && (4 << 10..=16 << 20).contains(&bytes)
+}
+
+fn is_fragment(bytes: u64) -> bool {
+    (MIN_FRAGMENT.into()..=MAX_FRAGMENT.into()).contains(&bytes) && bytes % 64 == 0
+}
+
+fn is_kernel_group(text: &str) -> bool {
+    let descriptor = text.strip_prefix("fd:");
+    !text.is_empty() && descriptor.is_none_or(|fd| fd.parse::<u16>().is_ok())
+}
+
+settings! {
+    // Rows that edit the policy table by this method of its own, in the order in which they do;
+    // last, what the table then holds.
+    edits {
+        Long: Paths "LIMIC_LONG" "long",
+        pub long_path: Path = with_long_path, Plain(|path: &Path| path.is_rendezvous()),
+        |settings| settings.each_locality(|run| run.last().map(|row| row.path.to_string())),
+        "path of long messages between processes",
+        "pipeline, cma, split-copy or kmod";
+
+        PipelineFragment: Paths "LIMIC_PIPELINE_FRAGMENT" "pipeline_fragment",
+        pub pipeline_fragment: u32 = with_pipeline_fragment, Bytes(is_fragment),
+        Settings::fragments,
+        "bytes of a fragment of a pipelined message",
+        "1K to 16M bytes, a multiple of 64";
+
+        InlineMax: Paths "LIMIC_INLINE_MAX" "inline_max",
+        pub inline_max: u64 = with_inline_max, Bytes(|n| n <= INLINE_CAPACITY),
+        |settings| settings.longest(Path::Inline),
+        "bytes of the longest message that goes inline",
+        "0 to 48 bytes, which a slot's first cache line holds";
+
+        EagerMax: Paths "LIMIC_EAGER_MAX" "eager_max",
+        pub eager_max: u64 = with_eager_max, Bytes(|_| true),
+        |settings| settings.longest(Path::Eager),
+        "bytes of the longest message that goes eagerly; more than 64K counts as 64K",
+        "a number of bytes (suffix K, M or G), or unlimited";
+    }
+    values {
+        Paths: Paths "LIMIC_PATHS" "paths",
+        pub allowed: PathSet = PathSet::ALL, Paths,
+        "paths that may be used; self always may. cma and split-copy read a peer's memory, and \
+         wait, if need be for ever, for a program that serves it (userfaultfd, FUSE): leave them \
+         out where peers are not trusted",
+        "a list of self, process, inline, eager, pipeline, cma, split-copy, loan, kmod, \
+         peer-readable; or all (LIMIC_FABRIC says which networks are used)";
+
+        PrivateRings: Memory "LIMIC_PRIVATE_RINGS" "private_rings",
+        private_rings: u32 = Shape::DEFAULT.private_rings, Count(0..=1024),
+        "rings of an endpoint for single peers that send a lot",
+        "0 to 1024";
+
+        RingBytes: Memory "LIMIC_RING_BYTES" "ring_bytes",
+        ring_bytes: u32 = Shape::DEFAULT.ring_bytes, Bytes(is_area),
+        "payload bytes of a private ring",
+        "a power of two of bytes from 4K to 16M";
+
+        SharedSlots: Memory "LIMIC_SHARED_SLOTS" "shared_slots",
+        shared_slots: u32 = Shape::DEFAULT.shared_slots,
+            Plain(|n: &u32| n.is_power_of_two() && (8..=65536).contains(n)),
+        "slots of an endpoint's ring for all other peers",
+        "a power of two from 8 to 65536";
+
+        StagingBuffers: Memory "LIMIC_STAGING_BUFFERS" "staging_buffers",
+        staging_buffers: u32 = Shape::DEFAULT.staging_buffers, Count(1..=4096),
+        "staging buffers of an endpoint, through which fragments of messages go",
+        "1 to 4096";
+
+        StagingBufferBytes: Memory "LIMIC_STAGING_BUFFER_BYTES" "staging_buffer_bytes",
+        staging_buffer_bytes: u32 = Shape::DEFAULT.staging_buffer_bytes, Bytes(is_area),
+        "bytes of a staging buffer; at least the longest fragment of a pipeline if this is not \
+         set",
+        "a power of two of bytes from 4K to 16M";
+
+        Spin: Waiting "LIMIC_SPIN_US" "spin_us",
+        pub spin: Spin = Spin::Auto,
+            Plain(|spin: &Spin| !matches!(spin, Spin::For(time) if time.as_micros() > 60_000_000)),
+        "microseconds that a waiting endpoint polls before it yields and sleeps",
+        "auto, or 0 to 60000000 microseconds";
+
+        HugePages: Memory "LIMIC_HUGE_PAGES" "huge_pages",
+        pub huge_pages: bool = true, Flag(["no", "yes"]),
+        "whether to ask for huge pages for the segment; ordinary pages serve where there are \
+         none",
+        "yes or no";
+
+        NumaNode: Memory "LIMIC_NUMA_NODE" "numa_node",
+        pub numa_node: Node = None, Or("auto", |node: &u32| *node <= 65533),
+        "NUMA node of the segment; auto is the node on which the endpoint runs",
+        "auto, or the number of a node from 0 to 65533";
+
+        Unexpected: Memory "LIMIC_UNEXPECTED_BYTES" "unexpected_bytes",
+        pub unexpected_budget_bytes: u64 = 64 << 20, Bytes(|n| n >= 64 << 10),
+        "bytes of unexpected messages, each with some 256 for itself, that an endpoint keeps \
+         before it asks senders to wait with long ones; beyond 16 times as many, all messages of \
+         a peer that sent more than its share wait in its ring until some are received; beyond 32 \
+         times as many, such a peer without a ring of its own is given up",
+        "64K or more bytes (suffix K, M or G), or unlimited";
+
+        Loan: Memory "LIMIC_LOAN_BYTES" "loan_bytes",
+        pub loan_bytes: u64 = 1 << 30, Bytes(|n| n >= 1 << 20),
+        "most bytes of shared memory that an endpoint makes for loans",
+        "1M or more bytes (suffix K, M or G), or unlimited";
+        "The memory is made as loans are asked for.";
+
+        Window: Paths "LIMIC_PIPELINE_WINDOW" "pipeline_window",
+        pub pipeline_window: u32 = 32, Count(2..=4096),
+        "most fragments of pipelined messages on their way to one peer",
+        "2 to 4096";
+        "The default is enough for a sender to go on while its receiver is held up for some \
+         microseconds.";
+
+        Linger: Waiting "LIMIC_LINGER_MS" "linger_ms",
+        pub linger: Duration = Duration::from_secs(1), Millis(0..=3_600_000),
+        "milliseconds that a closing endpoint waits for peers to take what was sent",
+        "0 to 3600000 milliseconds";
+
+        Patience: Waiting "LIMIC_PATIENCE_MS" "patience_ms",
+        pub patience: Duration = Duration::from_secs(30), Millis(0..=3_600_000),
+        "milliseconds after which a blocking call says once, on standard error, what it waits \
+         for; 0 never",
+        "0 to 3600000 milliseconds";
+
+        Skew: Paths "LIMIC_SKEW" "skew",
+        pub skew: bool = true, Flag(["off", "on"]),
+        "whether messages are sent ahead to slow receivers, instead of waiting for them",
+        "on or off";
+        "It also says whether this endpoint tells its senders when it is slow itself.";
+
+        Autotune: Paths "LIMIC_AUTOTUNE" "autotune",
+        pub autotune: bool = true, Flag(["off", "on"]),
+        "whether long messages are measured, and take another path than the table's where it is \
+         faster",
+        "on or off";
+        "Paths that a file, the environment or the application asks for stand in any case.";
+
+        LineLatency: Paths "LIMIC_LINE_LATENCY" "line_latency",
+        pub line_latency: LineLatency = LineLatency::Measured, Plain(|_: &LineLatency| true),
+        "how far apart two processes are: by the measured latency of a cache line between them, \
+         or as the topology says",
+        "measured, topology, or nanoseconds one way in place of the measurement";
+
+        Copy: Paths "LIMIC_COPY" "copy",
+        pub copy: CopyInstructions = CopyInstructions::Auto, Plain(|_: &CopyInstructions| true),
+        "instructions for copies of 8 KiB and more, in the whole process: the endpoint that was \
+         opened last decides. auto takes what is faster between cores of this processor",
+        "auto, vector or rep-movsb";
+
+        Stats: Observation "LIMIC_STATS" "stats",
+        pub stats: Text = None, Or("none", |text: &String| !text.is_empty()),
+        "where an endpoint's counters go when it closes; a file gets JSON if its name ends in \
+         .json",
+        "none, stderr, or the path of a file: %p in it is the process, %r the rank";
+
+        Fabric: Networks "LIMIC_FABRIC" "fabric",
+        pub fabric: FabricUse = FabricUse::Auto, Plain(|_: &FabricUse| true),
+        "networks that lead to peers on other machines: auto is verbs where both sides have an \
+         adapter, else TCP. With verbs-only and tcp-only, peers on this machine are reached so \
+         too",
+        "auto, verbs, tcp, off, verbs-only or tcp-only";
+
+        TcpInterface: Networks "LIMIC_TCP_INTERFACE" "tcp_interface",
+        tcp_interface: Text = None, Or("auto", |text: &String| !text.is_empty()),
+        "interface over which peers reach this endpoint; auto is the one that leads to other \
+         networks",
+        "auto, or the name or the address of an interface that is up";
+
+        TcpTimeout: Networks "LIMIC_TCP_TIMEOUT_MS" "tcp_timeout_ms",
+        tcp_timeout: Duration = Duration::from_secs(30), Millis(1000..=3_600_000),
+        "milliseconds for which a machine may be silent that was asked for something, before its \
+         peers count as lost",
+        "1000 to 3600000 milliseconds";
+
+        VerbsStreams: Verbs "LIMIC_VERBS_STREAMS" "verbs_streams",
+        verbs_streams: u8 = 1, Count(1..=8),
+        "queue pairs to each peer; the same in all ranks",
+        "1 to 8";
+
+        VerbsEntries: Verbs "LIMIC_VERBS_ENTRIES" "verbs_entries",
+        verbs_entries: u16 = 10, Count(2..=4096),
+        "entries of each send queue, on which the memory of a connection depends",
+        "2 to 4096";
+
+        VerbsCoalesce: Verbs "LIMIC_VERBS_COALESCE" "verbs_coalesce",
+        verbs_coalesce: bool = true, Flag(["off", "on"]),
+        "whether messages share packets while no entry is free",
+        "on or off";
+
+        KernelGroup: KernelModule "LIMIC_KERNEL_GROUP" "kernel_group",
+        pub kernel_group: Text = None, Or("auto", |text: &String| is_kernel_group(text)),
+        "group of the kernel module that endpoints join; auto is the launcher's job",
+        "auto, fd:N for the group of an open /dev/limic, or a word that the job's ranks share";
+
+        VerbsDevices: Verbs "LIMIC_VERBS_DEVICES" "verbs_devices",
+        verbs_devices: Text = None, Or("auto", |list: &String| devices(list).is_some()),
+        "adapters, to which the queue pairs to a peer are dealt out; auto is the first with a \
+         port that is up",
+        "auto, or one or two names with commas between, each NAME or NAME:PORT";
+
+        VerbsRings: Verbs "LIMIC_VERBS_RINGS" "verbs_rings",
+        verbs_rings: u16 = 32, Count(0..=1024),
+        "most peers that send a lot and may write into a ring which this endpoint polls",
+        "0 to 1024";
+
+        VerbsCache: Verbs "LIMIC_VERBS_CACHE" "verbs_cache",
+        verbs_cache: VerbsCache = VerbsCache::Auto, Plain(|_: &VerbsCache| true),
+        "registrations of long messages' memory that are kept, through which peers can read it \
+         meanwhile: auto is on adapters with on-demand paging, watch is on all, with a thread \
+         that notices when memory is unmapped",
+        "auto, off or watch";
+
+        VerbsConnect: Verbs "LIMIC_VERBS_CONNECT" "verbs_connect",
+        verbs_connect: VerbsConnect = VerbsConnect::OnDemand, Plain(|_: &VerbsConnect| true),
+        "when ranks meet over verbs or TCP: each pair at its first message, or all pairs at the \
+         start",
+        "on-demand or static";
+
+        VerbsRetry: Verbs "LIMIC_VERBS_RETRY_MS" "verbs_retry_ms",
+        verbs_retry: Duration = Duration::from_secs(3), Millis(10..=600_000),
+        "least milliseconds for which adapters repeat what a peer does not acknowledge, before \
+         the peer counts as lost",
+        "10 to 600000 milliseconds";
+    }
+}
+
+impl Settings {
+    /// The shape of the endpoint's shared segment.
+    #[must_use]
+    pub fn segment(&self) -> SegmentSettings {
+        SegmentSettings {
+            private_rings: self.private_rings(),
+            ring_bytes: self.ring_bytes(),
+            shared_slots: self.shared_slots(),
+            staging_buffers: self.staging_buffers(),
+            staging_buffer_bytes: self.staging_buffer_bytes(),
+        }
+    }
+
+    /// How TCP is used (`LIMIC_TCP_*`).
+    #[must_use]
+    pub fn tcp(&self) -> TcpSettings {
+        TcpSettings {
+            interface: self.tcp_interface().map(str::to_owned),
+            timeout: self.tcp_timeout(),
+        }
+    }
+
+    /// How verbs are used (`LIMIC_VERBS_*`).
+    #[must_use]
+    pub fn verbs(&self) -> VerbsSettings {
+        VerbsSettings {
+            streams: self.verbs_streams(),
+            entries: self.verbs_entries(),
+            coalesce: self.verbs_coalesce(),
+            devices: self.verbs_devices().and_then(devices).unwrap_or_default(),
+            rings: self.verbs_rings(),
+            cache: self.verbs_cache(),
+            connect: self.verbs_connect(),
+            retry: self.verbs_retry(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use limic_policy::RowSource;
+
+    use super::*;
+
+    #[test]
+    fn keys_of_files_are_named_as_the_variables() {
+        for key in Key::ALL {
+            let Entry { variable, toml, .. } = key.entry();
+            assert_eq!(*variable, format!("LIMIC_{}", toml.to_ascii_uppercase()));
+        }
+    }
+
+    #[test]
+    fn the_accepted_paths_are_all_named() {
+        for path in Path::settable() {
+            let name = path.name();
+            let named = |key: Key| {
+                let mut words = key.entry().accepted.split([' ', ',', ';']);
+                words.any(|word| word == name)
+            };
+            assert!(named(Key::Paths), "{name}");
+            let is_long = (Key::Long.entry().accepts)(name);
+            assert_eq!(named(Key::Long), is_long, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_accepted_and_shown_again() {
+        for key in Key::ALL {
+            let (entry, mut settings) = (key.entry(), Settings::default());
+            let shown = (entry.show)(&settings);
+            // Those of the policy table differ by locality.
+            if !shown.contains(' ') {
+                assert!((entry.accepts)(&shown), "{key:?} {shown}");
+                (entry.set)(&mut settings, &shown, &RowSource::Application);
+                assert_eq!((entry.show)(&settings), shown, "{key:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_are_kept() {
+        for (key, good, bad) in [
+            (Key::Long, "split-copy", "eager"),
+            (Key::PipelineFragment, "1K", "1000"),
+            (Key::InlineMax, "48", "49"),
+            (Key::EagerMax, "unlimited", "-1"),
+            (Key::Paths, "all", "alles"),
+            (Key::PrivateRings, "0", "1025"),
+            (Key::RingBytes, "64K", "65K"),
+            (Key::SharedSlots, "8", "4"),
+            (Key::StagingBuffers, "4096", "4097"),
+            (Key::StagingBufferBytes, "16M", "32M"),
+            (Key::Spin, "0", "60000001"),
+            (Key::HugePages, "No", "maybe"),
+            (Key::NumaNode, "auto", "65534"),
+            (Key::Unexpected, "64K", "1K"),
+            (Key::Loan, "1M", "1K"),
+            (Key::Window, "2", "1"),
+            (Key::Linger, "0", "-1"),
+            (Key::Patience, "0", "3600001"),
+            (Key::Skew, "off", "of"),
+            (Key::Autotune, "on", "an"),
+            (Key::LineLatency, "180", "far"),
+            (Key::LineLatency, "Topology", "-1"),
+            (Key::Copy, "rep-movsb", "rep"),
+            (Key::Fabric, "TCP-only", "only"),
+            (Key::TcpInterface, "eth0", ""),
+            (Key::TcpTimeout, "1000", "999"),
+            (Key::VerbsStreams, "8", "9"),
+            (Key::VerbsEntries, "2", "1"),
+            (Key::VerbsCoalesce, "off", "2"),
+            (Key::KernelGroup, "fd:3", "fd:x"),
+            (Key::VerbsDevices, "mlx5_0:1,rxe0", "rxe0,"),
+            (Key::VerbsDevices, "auto", "a,b,c"),
+            (Key::VerbsDevices, "rxe0", "rxe0:x"),
+            (Key::VerbsRings, "0", "1025"),
+            (Key::VerbsRetry, "10", "9"),
+            (Key::VerbsCache, "watch", "256"),
+            (Key::VerbsConnect, "static", "always"),
+        ] {
+            let accepts = key.entry().accepts;
+            assert!(accepts(good), "{key:?} {good}");
+            assert!(!accepts(bad), "{key:?} {bad}");
+        }
+    }
+}
