@@ -9,6 +9,7 @@
 //! - [`ring`]: the private line ring of one sender, the shared ring of many
 //!   senders, the release flags of pool chunks, and the wake-up flag. All of it is generic over
 //!   where the bytes live.
+//! - [`bytes`]: where bytes of messages come from and go to: rings, windows of segments, arenas.
 //! - [`owner`]: what an endpoint says in memory that only it can write: of split copies and
 //!   regions.
 //! - [`segment`]: the memfd, its layout, and how it is mapped and checked.
@@ -21,6 +22,8 @@ pub mod owner;
 pub mod ring;
 pub mod sync;
 
+#[cfg(not(loom))]
+pub mod bytes;
 #[cfg(not(loom))]
 pub mod control;
 #[cfg(not(loom))]

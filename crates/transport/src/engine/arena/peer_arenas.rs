@@ -152,9 +152,8 @@ impl PeerArenas {
         Some(arena)
     }
 
-    /// The bytes of a message that lies in an arena of the peer. They are there as long as the
-    /// arena is mapped.
-    pub(crate) fn bytes(&mut self, number: u32, offset: u64, len: u64) -> Option<ArenaBytes> {
+    /// The bytes of a message that lies in an arena of the peer.
+    pub(crate) fn bytes(&mut self, number: u32, offset: u64, len: u64) -> Option<ArenaBytes<'_>> {
         ArenaBytes::new(&self.get(number)?.arena, offset, len)
     }
 

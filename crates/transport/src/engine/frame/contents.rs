@@ -2,12 +2,11 @@
 //! of it.
 
 use limic_policy::{Path, ReceiverPace};
+use limic_shm::bytes::{flagged, halves, unflagged};
 use limic_shm::segment::LOAN_FLAGS;
 use limic_topology::Place;
 
-use super::{
-    CLEAR_TO_SEND, ControlRecord, DONE, SPLIT_COPY, UPDATE, Violation, flagged, halves, unflagged,
-};
+use super::{CLEAR_TO_SEND, ControlRecord, DONE, SPLIT_COPY, UPDATE, Violation};
 
 /// A long message that its receiver has to ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What a record says of bytes in a staging pool.
 
-use super::halves;
+use limic_shm::bytes::halves;
 
 /// How a staging buffer is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

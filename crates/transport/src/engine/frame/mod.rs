@@ -29,6 +29,8 @@
 mod contents;
 pub(crate) mod descriptor;
 
+use limic_shm::bytes::{flagged, unflagged};
+
 pub(crate) use self::contents::{
     ArenaMessage, ClearToSend, Done, MOST_ARENAS, Offer, RegionAccess, SplitRequest, Transfer,
     Update,
@@ -82,25 +84,6 @@ pub(crate) fn message_kind(kind: u8, immediate: Option<u64>) -> u8 {
 /// Whether a record of this kind brings a message of the application.
 pub(crate) const fn is_message(kind: u8) -> bool {
     kind & !IMMEDIATE <= ARENA
-}
-
-/// Two halves of a word, the low one first.
-#[inline(always)]
-pub(crate) fn halves(low: u32, high: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
-}
-
-/// Flags and a length in one word.
-#[inline(always)]
-fn flagged(flags: u64, len: u64) -> u64 {
-    debug_assert!(flags < 1 << 8 && len < 1 << 56, "flags and a length");
-    flags << 56 | len
-}
-
-/// Flags and length of such a word.
-#[inline(always)]
-const fn unflagged(word: u64) -> (u64, u64) {
-    (word >> 56, word & (u64::MAX >> 8))
 }
 
 /// A record of a peer, whose words were read once. What they say of this endpoint's requests, rings

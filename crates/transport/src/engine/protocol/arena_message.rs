@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use limic_policy::slow_receiver::LONG;
 use limic_shm::control::Sent;
 
-use crate::buffer::{ArenaBytes, ReceiveBuffer, append};
+use crate::buffer::{ReceiveBuffer, append};
 use crate::engine::arena::peer_arenas::MappedArena;
 use crate::engine::arena::thread_rc::{ThreadRc, ThreadRef};
 use crate::engine::control::{counting, pace};
@@ -250,13 +250,13 @@ impl ThreadRc<MappedArena> {
     /// Takes a message in place. `None`: it does not lie in this arena.
     #[inline(always)]
     fn hold(&mut self, message: &ArenaMessage) -> Option<(*const u8, LoanHold)> {
-        let bytes = ArenaBytes::new(&self.arena, message.offset, message.len)?;
+        let start = self.arena.pointer(message.offset, message.len)?;
         self.flags.expect_release(message.flag);
         let hold = LoanHold {
             arena: self.share(),
             flag: message.flag,
             generation: message.generation,
         };
-        Some((bytes.start(), hold))
+        Some((start, hold))
     }
 }

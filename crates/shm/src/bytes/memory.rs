@@ -1,9 +1,10 @@
 //! Where message bytes lie or go to: records of rings, windows of shared memory, private memory.
 
-use limic_shm::ring::{self, Mapped, Memory, StoreMode};
-use limic_shm::segment::PeerArena;
+use core::marker::PhantomData;
 
 use super::{Sink, Source};
+use crate::ring::{self, Mapped, Memory, StoreMode};
+use crate::segment::PeerArena;
 
 impl Sink for ring::line::Reservation<'_, Mapped> {
     #[inline(always)]
@@ -21,7 +22,8 @@ impl Sink for ring::shared::Reservation<'_, Mapped> {
     }
 }
 
-impl Source for ring::Record<'_, Mapped> {
+// SAFETY: a record has one length, and writes what it was asked for.
+unsafe impl Source for ring::Record<'_, Mapped> {
     #[inline(always)]
     fn len(&self) -> u64 {
         u64::from(self.length())
@@ -34,7 +36,8 @@ impl Source for ring::Record<'_, Mapped> {
 }
 
 /// A range of mapped memory: a staging buffer or a loan.
-pub(crate) struct Window<'a> {
+#[derive(Debug)]
+pub struct Window<'a> {
     memory: &'a Mapped,
     start: usize,
     len: usize,
@@ -43,7 +46,8 @@ pub(crate) struct Window<'a> {
 
 impl<'a> Window<'a> {
     /// `None` unless the range lies within the memory; the numbers may come from a peer.
-    pub(crate) fn new(memory: &'a Mapped, start: u64, len: u64) -> Option<Self> {
+    #[inline]
+    pub fn new(memory: &'a Mapped, start: u64, len: u64) -> Option<Self> {
         let (start, len) = (usize::try_from(start).ok()?, usize::try_from(len).ok()?);
         (start.checked_add(len)? <= memory.len()).then_some(Self {
             memory,
@@ -56,7 +60,7 @@ impl<'a> Window<'a> {
     /// The same, for stores past this core's caches if `wanted`: for who reads the bytes from far
     /// away.
     #[inline(always)]
-    pub(crate) fn non_temporal(self, wanted: bool) -> Self {
+    pub fn non_temporal(self, wanted: bool) -> Self {
         Self {
             non_temporal: wanted,
             ..self
@@ -80,7 +84,9 @@ impl Sink for Window<'_> {
     }
 }
 
-impl Source for Window<'_> {
+// SAFETY: `Memory::read` writes what it was asked for.
+unsafe impl Source for Window<'_> {
+    #[inline]
     fn len(&self) -> u64 {
         self.len as u64
     }
@@ -99,9 +105,12 @@ impl Source for Window<'_> {
 }
 
 /// A part of a message, the room for which is written as this says.
-pub(super) struct StoreHint<'a, S: ?Sized>(pub(super) StoreMode, pub(super) &'a S);
+#[derive(Debug)]
+pub struct StoreHint<'a, S: ?Sized>(pub StoreMode, pub &'a S);
 
-impl<S: Source + ?Sized> Source for StoreHint<'_, S> {
+// SAFETY: as the source within.
+unsafe impl<S: Source + ?Sized> Source for StoreHint<'_, S> {
+    #[inline]
     fn len(&self) -> u64 {
         self.1.len()
     }
@@ -112,42 +121,48 @@ impl<S: Source + ?Sized> Source for StoreHint<'_, S> {
     }
 }
 
-/// Bytes of a peer's arena.
-pub(crate) struct ArenaBytes {
+/// Bytes of a peer's arena, which stays mapped meanwhile.
+#[derive(Debug)]
+pub struct ArenaBytes<'a> {
     start: *const u8,
     len: u64,
+    _arena: PhantomData<&'a PeerArena>,
 }
 
-impl ArenaBytes {
+impl<'a> ArenaBytes<'a> {
     /// `None` unless the range lies within the arena; the numbers come from a peer.
-    pub(crate) fn new(arena: &PeerArena, offset: u64, len: u64) -> Option<Self> {
+    #[inline]
+    pub fn new(arena: &'a PeerArena, offset: u64, len: u64) -> Option<Self> {
         Some(Self {
             start: arena.pointer(offset, len)?,
             len,
+            _arena: PhantomData,
         })
-    }
-
-    pub(crate) fn start(&self) -> *const u8 {
-        self.start
     }
 }
 
-impl Source for ArenaBytes {
+// SAFETY: a plain copy.
+unsafe impl Source for ArenaBytes<'_> {
+    #[inline]
     fn len(&self) -> u64 {
         self.len
     }
+    #[inline]
     unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {
-        // SAFETY: within the range that `new` checked; callers hold the arena while they copy. A
-        // sender that writes now changes which bytes are copied, nothing else.
+        // SAFETY: within the range that `new` checked, of an arena that is mapped as long as this
+        // value lives. A sender that writes now changes which bytes are copied, nothing else.
         unsafe { ring::copy_from_peer(self.start.wrapping_add(at as usize), to, len) }
     }
+    #[inline]
     unsafe fn get_to(&self, how: StoreMode, at: u64, to: *mut u8, len: usize) {
         // SAFETY: as in `get`.
         unsafe { ring::copy_from_peer_to(how, self.start.wrapping_add(at as usize), to, len) }
     }
 }
 
-impl Source for [u8] {
+// SAFETY: a plain copy.
+unsafe impl Source for [u8] {
+    #[inline]
     fn len(&self) -> u64 {
         <[u8]>::len(self) as u64
     }
@@ -160,10 +175,12 @@ impl Source for [u8] {
 }
 
 /// Private memory of this process as a place to write to.
-pub(crate) struct PrivateBytes<'a>(&'a mut [u8]);
+#[derive(Debug)]
+pub struct PrivateBytes<'a>(&'a mut [u8]);
 
 impl<'a> PrivateBytes<'a> {
-    pub(crate) fn new(room: &'a mut [u8]) -> Self {
+    /// All of `room`.
+    pub fn new(room: &'a mut [u8]) -> Self {
         Self(room)
     }
 }
@@ -178,12 +195,16 @@ impl Sink for PrivateBytes<'_> {
 }
 
 /// The bytes of a source or sink behind its first `skip` ones.
-pub(crate) struct Skip<S> {
-    pub(crate) inner: S,
-    pub(crate) skip: u64,
+#[derive(Debug)]
+pub struct Skip<S> {
+    /// All bytes.
+    pub inner: S,
+    /// How many of them are left out.
+    pub skip: u64,
 }
 
-impl<S: Source + ?Sized> Source for Skip<&S> {
+// SAFETY: as the source within; `len` changes only with who has this value alone.
+unsafe impl<S: Source + ?Sized> Source for Skip<&S> {
     #[inline(always)]
     fn len(&self) -> u64 {
         self.inner.len().saturating_sub(self.skip)
