@@ -9,7 +9,7 @@ use limic_runner::{Failure, Job, Summary, folders};
 use crate::optional;
 
 /// Crates that others depend on.
-const LIBRARIES: [&str; 12] = [
+const LIBRARIES: [&str; 13] = [
     "limic-matching",
     "limic-shm",
     "limic-copy",
@@ -20,6 +20,7 @@ const LIBRARIES: [&str; 12] = [
     "limic-ibverbs",
     "limic-bootstrap",
     "limic-policy",
+    "limic-pools",
     "limic-topology",
     "limic",
 ];

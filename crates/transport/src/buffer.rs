@@ -5,7 +5,7 @@ mod operations;
 mod slices;
 
 pub(crate) use limic_shm::bytes::{
-    ArenaBytes, PrivateBytes, Sink, Skip, Source, Window, append, word_at, words,
+    PrivateBytes, Sink, Skip, Source, Window, append, word_at, words,
 };
 pub(crate) use operations::{ReceiveBuffer, SendBuffer, SingleSlice};
 pub(crate) use slices::{gather, gather_behind, gather_part, total};

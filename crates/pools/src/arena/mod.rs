@@ -1,28 +1,34 @@
-//! Arenas for loans: memory beside the segment, made when the first loan is asked for.
+//! Arenas: memory beside the segment, which peers map for reading.
 //!
-//! The owner alone hands out room. A receiver gives a loan back by a release flag in the owner's
-//! segment; peers map arenas for reading only.
+//! [`Arenas`] are those of this endpoint, made when the first loan is asked for: rooms in them are
+//! lent to the application (a loan), or to a peer with a message that goes ahead of it. A receiver
+//! gives room back by a release flag in the owner's segment. [`PeerArenas`] are those of one peer, as
+//! far as they are mapped here.
+//!
+//! # Invariants
+//!
+//! - A room is free, kept for the next loan, or in one slot (`slots`).
+//! - Numbers of arenas are not used again: peers may have mapped what had them.
 
-pub(crate) mod heap;
-pub(crate) mod peer_arenas;
+mod message;
+mod peer_arenas;
 mod quota;
 mod send_ahead;
 mod slots;
-pub(crate) mod thread_rc;
+mod thread_rc;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use limic_shm::bytes::Window;
+use limic_shm::control::has_ended;
 use limic_shm::ring::{Mapped, Memory, PackedFlags};
-use limic_shm::segment::{Arena, Placement};
+use limic_shm::segment::{Arena, Placement, SegmentError};
 use limic_shm::world;
 
-use self::heap::HeapArenas;
+pub use self::message::{ArenaMessage, MOST_ARENAS};
+pub use self::peer_arenas::{LoanHold, PeerArenas};
 use self::slots::Slots;
-use crate::engine::frame::{ArenaMessage, MOST_ARENAS};
-use crate::engine::process::has_ended;
-use crate::raw::{RawLoan, RequestId};
-use crate::{Error, Result};
 
 /// Loans start at multiples of this, so that neighbours share no cache line, nor its prefetched
 /// twin.
@@ -36,6 +42,7 @@ const RECLAIM_AT: usize = 8;
 /// still in the cache.
 const RECENT: usize = 32;
 
+#[derive(Debug)]
 struct OwnArena {
     arena: Arena,
     view: Mapped,
@@ -52,21 +59,53 @@ impl OwnArena {
 }
 
 /// Room that is in use.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct ArenaRange {
-    pub(crate) arena: u32,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ArenaRange {
+    /// The number of the arena.
+    pub arena: u32,
     offset: usize,
     len: usize,
 }
 
+/// Room that the application has.
+#[derive(Debug)]
+pub struct Loan {
+    /// The first byte.
+    pub start: *mut u8,
+    /// The name of the loan.
+    pub id: u64,
+}
+
+/// Why there is no room.
+#[derive(Debug, thiserror::Error)]
+pub enum NoRoom {
+    /// Peers have too much of what may be lent.
+    #[error(
+        "a loan of {len} bytes: {exist} of at most {most} bytes exist, {out} of them are with \
+         receivers; wait until they drop what they received"
+    )]
+    Full {
+        /// Bytes that were asked for.
+        len: usize,
+        /// Bytes of all arenas.
+        exist: usize,
+        /// Most bytes of all arenas.
+        most: usize,
+        /// Bytes that are with receivers.
+        out: usize,
+    },
+    /// An arena could not be made.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
 /// The arenas of this endpoint.
-pub(crate) struct Arenas {
+#[derive(Debug)]
+pub struct Arenas {
     /// By number. Numbers are not used again, since peers may have mapped what had them.
     arenas: Vec<Option<OwnArena>>,
     placement: Placement,
     slots: Slots,
-    /// Those of the process's heap.
-    pub(crate) heap: HeapArenas,
     /// Peers that are forgotten but hold something, and their processes (a pidfd each), which live.
     /// Without a pidfd, what such a peer holds comes back when it is dropped, or never.
     living_holders: Vec<(u32, Option<OwnedFd>)>,
@@ -75,25 +114,23 @@ pub(crate) struct Arenas {
     /// Slots of the messages that went ahead of their receivers, oldest first.
     send_ahead: VecDeque<u32>,
     send_ahead_bytes: u64,
-    /// Loans that went as ordinary messages, by request.
-    pub(crate) loans_as_messages: Vec<(RequestId, u64)>,
     /// Since when no message was sent ahead; 0 if that is not known.
-    pub(crate) send_ahead_idle_since_ns: u64,
+    send_ahead_idle_since_ns: u64,
 }
 
 impl Arenas {
-    pub(crate) fn new(flags: PackedFlags<Mapped>, placement: Placement, most: usize) -> Self {
+    /// None yet, of at most `most` bytes. `flags`: the release flags of all loans.
+    #[must_use]
+    pub fn new(flags: PackedFlags<Mapped>, placement: Placement, most: usize) -> Self {
         Self {
             arenas: Vec::new(),
             placement,
             slots: Slots::new(flags),
-            heap: HeapArenas::default(),
             living_holders: Vec::new(),
             bytes: 0,
             most,
             send_ahead: VecDeque::new(),
             send_ahead_bytes: 0,
-            loans_as_messages: Vec::new(),
             send_ahead_idle_since_ns: 0,
         }
     }
@@ -101,35 +138,38 @@ impl Arenas {
     /// Lends room to the application that is known to be back and has this length, so that its
     /// lines are still in the cache.
     #[inline(always)]
-    pub(crate) fn borrow_again(&mut self, len: usize) -> Option<RawLoan> {
+    pub fn borrow_again(&mut self, len: usize) -> Option<Loan> {
         let need = len.max(1).checked_next_multiple_of(ALIGN)?;
         let slot = self.slots.take_first_back(need)?;
         if !self.is_for_loans(self.slots.range(slot)) {
             self.keep(slot);
             return None;
         }
-        self.hold(slot, len)
+        self.hold(slot)
     }
 
     /// Lends room to the application.
-    pub(crate) fn borrow(&mut self, len: usize) -> Result<RawLoan> {
+    ///
+    /// # Errors
+    /// There is none, or no memory for it.
+    pub fn borrow(&mut self, len: usize) -> Result<Loan, NoRoom> {
         let need = len.max(1).checked_next_multiple_of(ALIGN);
         let need = need.ok_or_else(|| self.no_room(len))?;
         let slot = self.find_slot(need, len)?;
-        self.hold(slot, len).ok_or_else(|| self.no_room(len))
+        self.hold(slot).ok_or_else(|| self.no_room(len))
     }
 
     #[inline(always)]
-    fn hold(&mut self, slot: u32, len: usize) -> Option<RawLoan> {
+    fn hold(&mut self, slot: u32) -> Option<Loan> {
         let range = self.slots.range(slot);
         let arena = self.arenas.get(range.arena as usize)?.as_ref()?;
         let start = arena.view.pointer(range.offset);
         let id = self.slots.hold(slot);
-        Some(RawLoan { start, len, id })
+        Some(Loan { start, id })
     }
 
     /// A slot with such room.
-    fn find_slot(&mut self, need: usize, asked: usize) -> Result<u32> {
+    fn find_slot(&mut self, need: usize, asked: usize) -> Result<u32, NoRoom> {
         if self.slots.lent() >= RECLAIM_AT {
             self.slots.reclaim();
             if let Some(slot) = self.slots.take_first_back(need) {
@@ -151,7 +191,7 @@ impl Arenas {
 
     /// The same where there is no such room, by all means.
     #[cold]
-    fn make_room(&mut self, need: usize, asked: usize) -> Result<u32> {
+    fn make_room(&mut self, need: usize, asked: usize) -> Result<u32, NoRoom> {
         // Where few so long ones exist, the oldest is soon back.
         self.slots.reclaim();
         if let Some(slot) = self.slots.take_first_back(need) {
@@ -192,15 +232,14 @@ impl Arenas {
         None
     }
 
-    fn grow(&mut self, need: usize, asked: usize, send_ahead: bool) -> Result<()> {
+    fn grow(&mut self, need: usize, asked: usize, send_ahead: bool) -> Result<(), NoRoom> {
         let bytes = need
             .checked_next_multiple_of(ARENA_BYTES)
             .ok_or_else(|| self.no_room(asked))?;
         if self.bytes.saturating_add(bytes) > self.most || self.arenas.len() >= MOST_ARENAS {
             return Err(self.no_room(asked));
         }
-        let arena =
-            Arena::create(bytes, self.placement).map_err(|e| Error::NoMemory(e.to_string()))?;
+        let arena = Arena::create(bytes, self.placement)?;
         let view = arena.view();
         self.bytes += view.len();
         self.arenas.push(Some(OwnArena {
@@ -212,16 +251,17 @@ impl Arenas {
         Ok(())
     }
 
-    fn no_room(&self, len: usize) -> Error {
-        let out = self.slots.lent_bytes();
-        Error::NoMemory(format!(
-            "a loan of {len} bytes: {} of at most {} bytes exist, {out} of them are with receivers; \
-             wait until they drop what they received, or raise LIMIC_LOAN_BYTES",
-            self.bytes, self.most
-        ))
+    fn no_room(&self, len: usize) -> NoRoom {
+        NoRoom::Full {
+            len,
+            exist: self.bytes,
+            most: self.most,
+            out: self.slots.lent_bytes(),
+        }
     }
 
-    fn free(&mut self, range: ArenaRange) {
+    /// Gives room back that was not sent after all.
+    pub fn free(&mut self, range: ArenaRange) {
         let Some(Some(arena)) = self.arenas.get_mut(range.arena as usize) else {
             return;
         };
@@ -268,7 +308,7 @@ impl Arenas {
     }
 
     /// The application gives a loan back unsent.
-    pub(crate) fn give_back(&mut self, id: u64) {
+    pub fn give_back(&mut self, id: u64) {
         if let Some(slot) = self.slots.held(id) {
             self.keep(slot);
         }
@@ -276,25 +316,28 @@ impl Arenas {
 
     /// The slot of a loan that the application has.
     #[inline(always)]
-    pub(crate) fn held(&self, id: u64) -> Option<u32> {
+    #[must_use]
+    pub fn held(&self, id: u64) -> Option<u32> {
         self.slots.held(id)
     }
 
     /// The arena in which a slot's room is.
     #[inline(always)]
-    pub(crate) fn arena_of(&self, slot: u32) -> u32 {
+    #[must_use]
+    pub fn arena_of(&self, slot: u32) -> u32 {
         self.slots.range(slot).arena
     }
 
     /// The name of the loan in a slot.
-    pub(crate) fn id(&self, slot: u32) -> u64 {
+    #[must_use]
+    pub fn id(&self, slot: u32) -> u64 {
         self.slots.name(slot)
     }
 
     /// Another slot, with a flag, for a loan that the application has in one without. The loan has
     /// another id then. `None` if all flags are in use.
     #[cold]
-    pub(crate) fn find_flag(&mut self, slot: u32) -> Option<u32> {
+    pub fn find_flag(&mut self, slot: u32) -> Option<u32> {
         if !self.slots.has_free_flag() {
             self.reclaim();
             self.free_a_flag();
@@ -315,7 +358,7 @@ impl Arenas {
     /// A peer is told of a loan that the application has, in a slot with a flag: what it must be
     /// told.
     #[inline(always)]
-    pub(crate) fn lend(&mut self, slot: u32, peer: u32, len: u64) -> ArenaMessage {
+    pub fn lend(&mut self, slot: u32, peer: u32, len: u64) -> ArenaMessage {
         self.slots.lend(slot, peer);
         self.message(slot, len, None)
     }
@@ -335,25 +378,21 @@ impl Arenas {
 
     /// A message has come, which mostly is answered: asks for what the next loan has to look at.
     #[inline(always)]
-    pub(crate) fn expect_return(&self) {
+    pub fn expect_return(&self) {
         self.slots.expect_return();
     }
 
     /// Undoes the last [`lend`](Self::lend) for a record that found no room in the ring: the
     /// application has it again.
-    pub(crate) fn unlend(&mut self) {
+    pub fn unlend(&mut self) {
         self.slots.unlend();
     }
 
-    /// The memory of some room, and where it begins there.
-    pub(crate) fn memory_of(&self, range: ArenaRange) -> Option<(&Mapped, u64)> {
+    /// The first `len` bytes of some room.
+    #[must_use]
+    pub fn window_of(&self, range: ArenaRange, len: u64) -> Option<Window<'_>> {
         let arena = self.arenas.get(range.arena as usize)?.as_ref()?;
-        Some((&arena.view, range.offset as u64))
-    }
-
-    /// Gives room back that was not sent after all.
-    pub(crate) fn free_range(&mut self, range: ArenaRange) {
-        self.free(range);
+        Window::new(&arena.view, range.offset as u64, len)
     }
 
     /// Takes back what receivers have released.
@@ -369,7 +408,7 @@ impl Arenas {
     }
 
     /// A peer is about to be forgotten, and its process (a pidfd, if there is one) may live on.
-    pub(crate) fn keep_for_living(&mut self, peer: u32, process: Option<&OwnedFd>) {
+    pub fn keep_for_living(&mut self, peer: u32, process: Option<&OwnedFd>) {
         let mut sent = self.slots.sent();
         let holds_some =
             sent.any(|slot| self.slots.peer(slot) == peer && !self.slots.is_back(slot));
@@ -384,7 +423,7 @@ impl Arenas {
     /// Takes back what a failed peer held, except for what its process may still read: a received
     /// loan outlives the endpoint that received it. That comes back when it is dropped, or with the
     /// end of the process.
-    pub(crate) fn forget_peer(&mut self, peer: u32) {
+    pub fn forget_peer(&mut self, peer: u32) {
         if self.living_holders.iter().all(|(other, _)| *other != peer) {
             self.take_from(peer);
         }
@@ -408,7 +447,8 @@ impl Arenas {
     }
 
     /// The descriptor of an arena of this endpoint, and its size.
-    pub(crate) fn descriptor(&self, number: u32) -> Option<(BorrowedFd<'_>, usize)> {
+    #[must_use]
+    pub fn descriptor(&self, number: u32) -> Option<(BorrowedFd<'_>, usize)> {
         let arena = self.arenas.get(number as usize)?.as_ref()?;
         Some((arena.arena.fd(), arena.arena.bytes()))
     }

@@ -2,14 +2,13 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use limic_shm::bytes::ArenaBytes;
 use limic_shm::ring::{Mapped, PackedFlags};
 use limic_shm::segment::{PeerArena, SegmentError, UnmappedArena};
 
-use crate::buffer::{ArenaBytes, ReceiveBuffer, Skip};
-use crate::engine::arena::quota::{Charge, Quota};
-use crate::engine::arena::thread_rc::ThreadRc;
-use crate::engine::frame::ArenaMessage;
-use crate::single_copy::RemoteBytes;
+use super::ArenaMessage;
+use super::quota::{Charge, Quota};
+use super::thread_rc::{ThreadRc, ThreadRef};
 
 /// Arenas of one peer that are mapped at a time: each costs this process page tables.
 const MOST_ARENAS: usize = 4096;
@@ -22,19 +21,25 @@ const STEP: usize = 1 << 16;
 
 /// An arena of a peer, and the flags by which its loans go back. All loans that are held share it.
 #[derive(Debug)]
-pub(crate) struct MappedArena {
-    pub(crate) arena: PeerArena,
-    pub(crate) flags: PackedFlags<Mapped>,
+struct MappedArena {
+    arena: PeerArena,
+    flags: PackedFlags<Mapped>,
     _charge: Charge,
 }
 
-/// Why a message cannot be read out of an arena of the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unreadable {
-    /// This process had no descriptor or no memory for the arena.
-    Missed,
-    /// There is no such arena, or the bytes are not all in it.
-    Outside,
+/// Keeps a received loan mapped, and tells its owner when it is dropped.
+#[derive(Debug)]
+pub struct LoanHold {
+    arena: ThreadRef<MappedArena>,
+    flag: u32,
+    generation: u32,
+}
+
+impl Drop for LoanHold {
+    #[inline]
+    fn drop(&mut self) {
+        self.arena.flags.release(self.flag, self.generation);
+    }
 }
 
 /// The arenas of one peer, as far as it has handed them over, and which of this endpoint's it has.
@@ -42,7 +47,8 @@ pub(crate) enum Unreadable {
 /// # Invariants
 /// - A number is mapped once.
 /// - The peer has the descriptor of each arena in `sent`, and of no other.
-pub(crate) struct PeerArenas {
+#[derive(Debug)]
+pub struct PeerArenas {
     /// By number. There are few.
     mapped: Vec<(u32, ThreadRc<MappedArena>)>,
     sent: Vec<u32>,
@@ -58,7 +64,8 @@ pub(crate) struct PeerArenas {
 
 impl PeerArenas {
     /// None yet, of a peer with these release flags.
-    pub(crate) fn new(released: PackedFlags<Mapped>) -> Self {
+    #[must_use]
+    pub fn new(released: PackedFlags<Mapped>) -> Self {
         Self {
             mapped: Vec::new(),
             sent: Vec::new(),
@@ -70,19 +77,20 @@ impl PeerArenas {
     }
 
     /// Gives room back to the peer.
-    pub(crate) fn release(&self, flag: u32, generation: u32) {
+    pub fn release(&self, flag: u32, generation: u32) {
         self.released.release(flag, generation);
     }
 
     /// The descriptor of an arena cannot be had at the moment, if that is not mapped.
-    pub(crate) fn miss(&mut self, number: u32) {
+    pub fn miss(&mut self, number: u32) {
         if !self.is_mapped(number) && !self.was_missed(number) && self.missed.len() < MOST_ARENAS {
             self.missed.push(number);
         }
     }
 
     /// Whether a message came while its arena could not be mapped here, or had no descriptor.
-    fn was_missed(&self, number: u32) -> bool {
+    #[must_use]
+    pub fn was_missed(&self, number: u32) -> bool {
         self.missed.contains(&number)
     }
 
@@ -98,13 +106,14 @@ impl PeerArenas {
 
     /// Whether an arena of the peer has come: it is mapped, or kept to be read without that.
     #[inline(always)]
-    pub(crate) fn is_here(&self, number: u32) -> bool {
+    #[must_use]
+    pub fn is_here(&self, number: u32) -> bool {
         self.is_mapped(number) || self.kept(number).is_some()
     }
 
     /// Maps an arena that came over the channel, or keeps its descriptor. One of which neither can
     /// be is an error at the message that lies in it.
-    pub(crate) fn map(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
+    pub fn map(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
         self.unmap(number);
         let count = self.mapped.len();
         // The whole of it is mapped at once, and it may be longer than all addresses.
@@ -145,21 +154,33 @@ impl PeerArenas {
         }
     }
 
+    /// Takes a message where it lies: its first byte, and what keeps it there. `None`: it does not
+    /// lie in an arena that is mapped here.
     #[inline(always)]
-    pub(crate) fn get(&mut self, number: u32) -> Option<&mut ThreadRc<MappedArena>> {
+    pub fn hold(&mut self, message: &ArenaMessage) -> Option<(*const u8, LoanHold)> {
         let mut mapped = self.mapped.iter_mut();
-        let (_, arena) = mapped.find(|(known, _)| *known == number)?;
-        Some(arena)
+        let (_, mapped) = mapped.find(|(known, _)| *known == message.arena)?;
+        let start = mapped.arena.pointer(message.offset, message.len)?;
+        mapped.flags.expect_release(message.flag);
+        let hold = LoanHold {
+            arena: mapped.share(),
+            flag: message.flag,
+            generation: message.generation,
+        };
+        Some((start, hold))
     }
 
-    /// The bytes of a message that lies in an arena of the peer.
-    pub(crate) fn bytes(&mut self, number: u32, offset: u64, len: u64) -> Option<ArenaBytes<'_>> {
-        ArenaBytes::new(&self.get(number)?.arena, offset, len)
+    /// The bytes of a message that lies in an arena of the peer, if that is mapped here.
+    #[must_use]
+    pub fn bytes(&self, number: u32, offset: u64, len: u64) -> Option<ArenaBytes<'_>> {
+        let (_, mapped) = self.mapped.iter().find(|(known, _)| *known == number)?;
+        ArenaBytes::new(&mapped.arena, offset, len)
     }
 
     /// Why a message in an arena that was missed cannot be received, and what helps. `None`: the
     /// numbers of its sender are wrong.
-    pub(crate) fn why_missed(&self, message: &ArenaMessage) -> Option<String> {
+    #[must_use]
+    pub fn why_missed(&self, message: &ArenaMessage) -> Option<String> {
         let kept = self.kept(message.arena);
         let lies_there = kept.is_none_or(|arena| arena.contains(message.offset, message.len));
         (self.was_missed(message.arena) && lies_there).then(|| {
@@ -178,7 +199,7 @@ impl PeerArenas {
 
     /// Hands out the first `len` bytes of a message in an arena that is not mapped, part by part,
     /// with the offset of each. False if not all of them can be had.
-    pub(crate) fn read_unmapped(
+    pub fn read_unmapped(
         &self,
         message: &ArenaMessage,
         len: u64,
@@ -201,57 +222,35 @@ impl PeerArenas {
         true
     }
 
-    /// Copies up to `most` bytes from byte `at` of a message on that lies in an arena of the peer.
-    pub(crate) fn read(
-        &mut self,
-        message: RemoteBytes,
-        into: &ReceiveBuffer,
-        at: u64,
-        most: u64,
-    ) -> Result<u64, Unreadable> {
-        let number = message.key as u32;
-        let Some(bytes) = self.bytes(number, message.address, message.len) else {
-            return Err(if self.was_missed(number) {
-                Unreadable::Missed
-            } else {
-                Unreadable::Outside
-            });
-        };
-        let part = most.min(message.len.saturating_sub(at));
-        let source = Skip {
-            inner: &bytes,
-            skip: at,
-        };
-        into.copy_part(at, part, &source, message.len);
-        Ok(part)
-    }
-
     /// The peer uses an arena no longer. Loans that are held there keep it mapped.
-    pub(crate) fn unmap(&mut self, number: u32) {
+    pub fn unmap(&mut self, number: u32) {
         self.mapped.retain(|(known, _)| *known != number);
         self.missed.retain(|missed| *missed != number);
         self.unmapped.retain(|(unmapped, _)| *unmapped != number);
     }
 
     /// No arena can be mapped from now on.
-    #[cfg(test)]
-    pub(crate) fn map_none(&mut self) {
+    #[doc(hidden)]
+    pub fn map_none(&mut self) {
         self.quota = Quota::of_nothing();
     }
 
     /// An arena is no more. Says whether the peer has it.
-    pub(crate) fn forget_sent(&mut self, number: u32) -> bool {
+    pub fn forget_sent(&mut self, number: u32) -> bool {
         let before = self.sent.len();
         self.sent.retain(|sent| *sent != number);
         self.sent.len() != before
     }
 
     #[inline(always)]
-    pub(crate) fn was_sent(&self, number: u32) -> bool {
+    /// Whether the peer has the descriptor of an arena of this endpoint.
+    #[must_use]
+    pub fn was_sent(&self, number: u32) -> bool {
         self.sent.contains(&number)
     }
 
-    pub(crate) fn mark_sent(&mut self, number: u32) {
+    /// The peer has the descriptor of an arena.
+    pub fn mark_sent(&mut self, number: u32) {
         self.sent.push(number);
     }
 }

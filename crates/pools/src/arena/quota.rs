@@ -81,7 +81,6 @@ impl Quota {
     }
 
     /// Room for nothing.
-    #[cfg(test)]
     pub(crate) fn of_nothing() -> Self {
         Self::new(0, Sum::default())
     }

@@ -1,19 +1,21 @@
-//! Room for messages that go ahead of their receivers: see
-//! `engine/protocol/send_ahead.rs`.
+//! Room for messages that go ahead of their receivers.
 
-use limic_policy::slow_receiver::LONG;
 use limic_shm::ring::Memory;
 use limic_shm::segment::LOAN_FLAGS;
+use limic_shm::world::now_ns;
 
 use super::slots::Slots;
-use super::{ALIGN, ArenaRange, Arenas};
-use crate::engine::frame::ArenaMessage;
+use super::{ALIGN, ArenaMessage, ArenaRange, Arenas};
+
+/// Time without messages ahead after which their memory is given back: longer than a pause between
+/// two phases of a program, since it takes long to make it again.
+const IDLE_NS: u64 = 1_000_000_000;
 
 impl Arenas {
     /// Room for a message of `len` bytes that goes ahead of its receiver. `None` if `budget` bytes
     /// of such messages are not taken yet, or three quarters of the flags are in use, by them or
     /// the application: the rest is for its loans.
-    pub(crate) fn reserve_send_ahead(&mut self, len: usize, budget: u64) -> Option<ArenaRange> {
+    pub fn reserve_send_ahead(&mut self, len: usize, budget: u64) -> Option<ArenaRange> {
         self.reclaim_send_ahead();
         let need = len.max(1).checked_next_multiple_of(ALIGN)?;
         let full = |arenas: &Self| {
@@ -49,16 +51,23 @@ impl Arenas {
         }
     }
 
-    /// Whether memory was made for messages that go ahead.
-    pub(crate) fn has_send_ahead(&self) -> bool {
-        self.arenas.iter().flatten().any(|arena| arena.send_ahead)
-    }
-
-    /// Gives the memory back that was made for messages that go ahead, as far as none of them lies
-    /// there any more. Gives the numbers of these arenas, for the peers that have mapped them.
-    pub(crate) fn retire_idle_send_ahead(&mut self) -> Vec<u32> {
-        self.reclaim_send_ahead();
+    /// Now and then: if no message has gone ahead for a while, gives the memory back that was made
+    /// for them, as far as none of them lies there any more. Gives the numbers of these arenas, for
+    /// the peers that have mapped them.
+    #[cold]
+    pub fn retire_idle_send_ahead(&mut self) -> Vec<u32> {
         let mut retired = Vec::new();
+        if !self.arenas.iter().flatten().any(|arena| arena.send_ahead) {
+            return retired;
+        }
+        let now = now_ns();
+        if self.send_ahead_idle_since_ns == 0 {
+            self.send_ahead_idle_since_ns = now;
+        }
+        if now - self.send_ahead_idle_since_ns < IDLE_NS {
+            return retired;
+        }
+        self.reclaim_send_ahead();
         for (number, place) in self.arenas.iter_mut().enumerate() {
             if let Some(arena) = place.take_if(|arena| arena.send_ahead && arena.is_free()) {
                 self.bytes -= arena.view.len();
@@ -69,21 +78,23 @@ impl Arenas {
     }
 
     /// Lends the room, which was filled with `len` bytes, to a peer. The message says how many
-    /// before it are ahead of this peer and not taken, or [`LONG`] if there are more. `None`, and
+    /// before it are ahead of this peer and not taken, or `most` if there are more. `None`, and
     /// the room is free again: all flags are in use.
-    pub(crate) fn lend_send_ahead(
+    pub fn lend_send_ahead(
         &mut self,
         range: ArenaRange,
         peer: u32,
         len: u64,
+        most: u32,
     ) -> Option<ArenaMessage> {
-        let before = self.not_taken_by(peer);
+        let before = self.not_taken_by(peer, most);
         self.free_a_flag();
         let Some(slot) = self.slots.lend_send_ahead(range, peer) else {
             self.free(range);
             return None;
         };
         self.send_ahead_bytes += range.len as u64;
+        self.send_ahead_idle_since_ns = 0;
         self.send_ahead.push_back(slot);
         Some(self.message(slot, len, Some(before)))
     }
@@ -91,10 +102,10 @@ impl Arenas {
     /// So many messages are ahead of a peer. Takes back what it has taken, as far as it looks:
     /// others may hold older ones for long, so that the peer would seem to lag with them.
     ///
-    /// Reads a flag for each message that was taken since, and at most [`LONG`] others.
-    fn not_taken_by(&mut self, peer: u32) -> u32 {
+    /// Reads a flag for each message that was taken since, and at most `most` others.
+    fn not_taken_by(&mut self, peer: u32, most: u32) -> u32 {
         let (mut count, mut at) = (0, 0);
-        while count < LONG {
+        while count < most {
             let Some(flag) = self.send_ahead.get(at) else {
                 break;
             };
@@ -112,7 +123,7 @@ impl Arenas {
 
     /// Undoes [`lend_send_ahead`](Self::lend_send_ahead) for a record that found no room in the
     /// ring.
-    pub(crate) fn undo_send_ahead(&mut self) {
+    pub fn undo_send_ahead(&mut self) {
         if let Some(slot) = self.send_ahead.pop_back() {
             self.end_send_ahead(slot);
         }

@@ -5,13 +5,15 @@ use super::*;
 
 const PACED: u32 = 1;
 const SLOW: u32 = 2;
+/// So many before a message are as if there were more.
+const LONG: u32 = 4;
 
 /// Sends a message ahead: where its receiver finds it, and how many it is told to have before it.
 fn send(arenas: &mut Arenas, peer: u32) -> (ArenaMessage, u32) {
     let room = arenas
         .reserve_send_ahead(1024, 1 << 20)
         .expect("there is room");
-    let message = arenas.lend_send_ahead(room, peer, 1024);
+    let message = arenas.lend_send_ahead(room, peer, 1024, LONG);
     let message = message.expect("there are flags");
     (message, message.send_ahead.expect("it is ahead"))
 }

@@ -40,7 +40,7 @@ pub(crate) enum SlotUse {
     SendAhead,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     range: ArenaRange,
     peer: u32,
@@ -66,6 +66,7 @@ fn begin_anew(flags: &PackedFlags<Mapped>, slot: u32) -> u32 {
 
 /// All slots. The first [`LOAN_FLAGS`] are named by the number of their flag; those beyond have
 /// none, and are made when an application holds many loans.
+#[derive(Debug)]
 pub(crate) struct Slots {
     flags: PackedFlags<Mapped>,
     slots: Vec<Slot>,

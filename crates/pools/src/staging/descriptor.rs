@@ -5,7 +5,7 @@ use limic_shm::bytes::halves;
 /// How a staging buffer is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub(crate) enum Lease {
+pub enum Lease {
     /// It is the sender's, and goes back by its release flag.
     Borrowed = 0,
     /// It is the sender's; its reader may keep all of its pages, and answer in them.
@@ -37,7 +37,7 @@ impl Lease {
 /// | | 32 to 39 | the lease |
 /// | | 40 to 63 | pages that the reader may keep; only of a transferred buffer |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BufferDescriptor {
+pub struct BufferDescriptor {
     page_word: u64,
     extent: u64,
 }
@@ -53,9 +53,12 @@ const LEASE_AT: u32 = 32;
 const LEASE_MASK: u64 = 0xFF;
 const PAGES_AT: u32 = 40;
 
+#[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
 impl BufferDescriptor {
     #[inline(always)]
-    pub(crate) fn new(page: u32, generation: u32, pages: u32, len: u64, lease: Lease) -> Self {
+    /// The first `len` bytes of a buffer that begins with `page`.
+    #[must_use]
+    pub fn new(page: u32, generation: u32, pages: u32, len: u64, lease: Lease) -> Self {
         // A staging buffer, which holds the longest fragment, has a `u32` of bytes.
         debug_assert!(
             len <= u32::MAX.into() && pages < 1 << 24,
@@ -69,33 +72,43 @@ impl BufferDescriptor {
 
     /// What is written to a record.
     #[inline(always)]
-    pub(crate) fn words(self) -> [u64; 2] {
+    #[must_use]
+    pub fn words(self) -> [u64; 2] {
         [self.page_word, self.extent]
     }
 
     #[inline(always)]
-    pub(crate) fn len(&self) -> u64 {
+    /// Bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
         self.extent & u64::from(u32::MAX)
     }
 
     #[inline(always)]
-    pub(crate) fn page(&self) -> u32 {
+    /// The first page.
+    #[must_use]
+    pub fn page(&self) -> u32 {
         self.page_word as u32
     }
 
     #[inline(always)]
-    pub(crate) fn generation(&self) -> u32 {
+    /// The generation under which the buffer is lent.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
         (self.page_word >> 32) as u32
     }
 
     /// `None`: one that does not exist.
     #[inline(always)]
-    pub(crate) fn lease(&self) -> Option<Lease> {
+    #[must_use]
+    pub fn lease(&self) -> Option<Lease> {
         Lease::from_bits(self.extent >> LEASE_AT & LEASE_MASK)
     }
 
     #[inline(always)]
-    pub(crate) fn pages(&self) -> u32 {
+    /// Pages that the reader may keep.
+    #[must_use]
+    pub fn pages(&self) -> u32 {
         (self.extent >> PAGES_AT) as u32
     }
 }

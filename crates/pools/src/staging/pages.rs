@@ -3,6 +3,7 @@
 
 use limic_shm::world::FIRST_GENERATION;
 
+#[derive(Debug)]
 pub(crate) struct Pages {
     taken: Vec<bool>,
     generations: Vec<u32>,

@@ -24,30 +24,40 @@
 //!   `recycled`.
 //! - A buffer of the peer's pool is in `recycled` until it is named to the peer again, or released.
 
+use limic_shm::bytes::Window;
 use limic_shm::ring::{Mapped, ReleaseFlags};
 
-use crate::buffer::Window;
-use crate::counters::Row;
-use crate::engine::frame::Violation;
-use crate::engine::frame::descriptor::{BufferDescriptor, Lease};
-use crate::engine::outbound::Outbound;
-use crate::engine::staging::pool::{StagingPool, buffer_window, bytes_of_pages};
-use crate::engine::staging::recycled_buffers::{
-    LONG_BUFFER, PoolOwner, RecycledBuffer, RecycledBuffers,
-};
-pub(crate) use crate::engine::staging::target::Target;
+use super::descriptor::{BufferDescriptor, Lease};
+use super::pool::{StagingPool, buffer_window, bytes_of_pages};
+use super::recycled_buffers::{LONG_BUFFER, PoolOwner, RecycledBuffer, RecycledBuffers};
+use crate::Violation;
 
 /// Messages that have to come before another long reply may come unasked for, if one did at the
 /// wrong time.
 const REPLY_PENALTY: u64 = 32;
 /// Looks after which recycled buffers count as not used any more: some ten milliseconds of polling.
-pub(crate) const IDLE_LOOKS: u32 = 256;
+pub const IDLE_LOOKS: u32 = 256;
 
 const OUTSIDE: Violation = "a buffer outside of the staging pool";
 
+/// What the buffers of a pair ask of the rest of it.
+pub trait Peer {
+    /// The peer is to look at what was given back, if it sleeps.
+    fn wake(&mut self);
+
+    /// Bytes that have come from it.
+    fn received_bytes(&self) -> u64;
+
+    /// Whether these are counted for this peer alone.
+    fn is_counted(&self) -> bool;
+}
+
 /// What becomes of a buffer when it is read.
-#[derive(Clone, Copy)]
-pub(crate) enum AfterRead {
+#[derive(Clone, Copy, Debug)]
+pub struct AfterRead(pub(super) Then);
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Then {
     /// Its release flag is set.
     Return,
     /// It is recycled.
@@ -55,22 +65,22 @@ pub(crate) enum AfterRead {
 }
 
 /// The staging memory of a pair.
-pub(crate) struct StagingPair {
+#[derive(Debug)]
+pub struct StagingPair {
     /// The peer's pool.
     pub(super) memory: Mapped,
     released: ReleaseFlags<Mapped>,
     pub(super) recycled: RecycledBuffers,
-    /// What came from the peer.
-    pub(super) counts: Row,
 }
 
 impl StagingPair {
-    pub(crate) fn new(memory: Mapped, released: ReleaseFlags<Mapped>, counts: Row) -> Self {
+    /// The peer's pool, and the flags by which its buffers go back.
+    #[must_use]
+    pub fn new(memory: Mapped, released: ReleaseFlags<Mapped>) -> Self {
         Self {
             memory,
             released,
             recycled: RecycledBuffers::default(),
-            counts,
         }
     }
 
@@ -83,7 +93,8 @@ impl StagingPair {
     /// The longest message that the recycled buffers hold in fragments, in bytes. Its last fragment
     /// may be too short to count: that one may lie in any buffer.
     #[inline(always)]
-    pub(crate) fn reply_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn reply_bytes(&self) -> u64 {
         match self.recycled.long_pages {
             0 => 0,
             pages => bytes_of_pages(pages + LONG_BUFFER - 1),
@@ -91,9 +102,10 @@ impl StagingPair {
     }
 
     /// Bytes that the peer may keep now, for what it has sent. None if nobody knows what that was.
-    pub(crate) fn credit(&self) -> u64 {
-        if self.counts.is_own() {
-            self.recycled.credit_with(self.counts.received_bytes())
+    #[must_use]
+    pub fn credit(&self, peer: &impl Peer) -> u64 {
+        if peer.is_counted() {
+            self.recycled.credit_with(peer.received_bytes())
         } else {
             0
         }
@@ -102,15 +114,17 @@ impl StagingPair {
     /// Whether there is any use in asking for a recycled buffer. In a stream in one direction there
     /// is none: two loads say so.
     #[inline(always)]
-    pub(crate) fn may_recycle(&self, len: u64) -> bool {
+    #[must_use]
+    pub fn may_recycle(&self, peer: &impl Peer, len: u64) -> bool {
         self.has_recycled()
             || self.recycled.credit >= len
-            || self.counts.received_bytes() != self.recycled.received
+            || peer.received_bytes() != self.recycled.received
     }
 
     /// The pool that the peer speaks of: this endpoint's, if the buffer comes back.
     #[inline(always)]
-    pub(crate) fn memory_of<'a>(
+    #[must_use]
+    pub fn memory_of<'a>(
         &'a self,
         pool: &'a StagingPool,
         descriptor: &BufferDescriptor,
@@ -127,7 +141,7 @@ impl StagingPair {
     /// # Errors
     /// What is wrong with it.
     #[inline(always)]
-    pub(crate) fn begin_read(
+    pub fn begin_read(
         &self,
         pool: &mut StagingPool,
         from: u32,
@@ -140,7 +154,7 @@ impl StagingPair {
                 // The copy takes as long as that line, and its stores would wait behind the one
                 // that gives the buffer back.
                 self.released.expect_release(page);
-                (AfterRead::Return, descriptor.len())
+                (Then::Return, descriptor.len())
             }
             Some(Lease::Transferred) => {
                 let pages = descriptor.pages();
@@ -148,13 +162,13 @@ impl StagingPair {
                     return Err("a staging buffer of no pages");
                 }
                 let buffer = recycled(PoolOwner::Peer, pages);
-                (AfterRead::Recycle(buffer), bytes_of_pages(pages))
+                (Then::Recycle(buffer), bytes_of_pages(pages))
             }
             Some(Lease::Returned) => {
                 let pages = pool.recycled.returned(from, page, generation);
                 let pages = pages.ok_or("a staging buffer that it does not have")?;
                 let buffer = recycled(PoolOwner::Local, pages);
-                (AfterRead::Recycle(buffer), bytes_of_pages(pages))
+                (Then::Recycle(buffer), bytes_of_pages(pages))
             }
             None => return Err("a staging buffer handed over in no known way"),
         };
@@ -162,21 +176,21 @@ impl StagingPair {
         if descriptor.len() > room || buffer_window(memory, page, room).is_none() {
             return Err(OUTSIDE);
         }
-        Ok(then)
+        Ok(AfterRead(then))
     }
 
     /// The buffer was read.
     #[inline(always)]
-    pub(crate) fn end_read(
+    pub fn end_read(
         &mut self,
         pool: &mut StagingPool,
-        out: &mut Outbound,
+        out: &mut impl Peer,
         descriptor: &BufferDescriptor,
         then: AfterRead,
     ) {
-        match then {
-            AfterRead::Recycle(buffer) => self.recycle(pool, out, buffer),
-            AfterRead::Return => self.release(out, descriptor.page(), descriptor.generation()),
+        match then.0 {
+            Then::Recycle(buffer) => self.recycle(pool, out, buffer),
+            Then::Return => self.release(out, descriptor.page(), descriptor.generation()),
         }
     }
 
@@ -185,10 +199,10 @@ impl StagingPair {
     /// # Errors
     /// What is wrong with what the peer said, or what `read` says.
     #[inline]
-    pub(crate) fn read_in_place<T>(
+    pub fn read_in_place<T>(
         &mut self,
         pool: &mut StagingPool,
-        out: &mut Outbound,
+        out: &mut impl Peer,
         from: u32,
         descriptor: &BufferDescriptor,
         read: impl FnOnce(&Window<'_>) -> Result<T, Violation>,
@@ -203,7 +217,7 @@ impl StagingPair {
 
     /// A buffer was read, and is this endpoint's to write.
     #[inline(always)]
-    fn recycle(&mut self, pool: &mut StagingPool, out: &mut Outbound, buffer: RecycledBuffer) {
+    fn recycle(&mut self, pool: &mut StagingPool, out: &mut impl Peer, buffer: RecycledBuffer) {
         let gone = if self.recycled.penalty > 0 {
             Some(buffer)
         } else {
@@ -215,7 +229,7 @@ impl StagingPair {
     }
 
     /// Gives all recycled buffers back to their owners, if none was used for [`IDLE_LOOKS`] looks.
-    pub(crate) fn give_back_idle(&mut self, pool: &mut StagingPool, out: &mut Outbound, look: u32) {
+    pub fn give_back_idle(&mut self, pool: &mut StagingPool, out: &mut impl Peer, look: u32) {
         if core::mem::take(&mut self.recycled.used) {
             self.recycled.used_at = look;
         } else if look.wrapping_sub(self.recycled.used_at) > IDLE_LOOKS {
@@ -227,20 +241,15 @@ impl StagingPair {
     /// it: it has to be copied aside. Without recycled buffers the peer asks before it sends such
     /// ones, until as many bytes as [`REPLY_PENALTY`] of them have come.
     #[cold]
-    pub(crate) fn unsolicited_reply(
-        &mut self,
-        pool: &mut StagingPool,
-        out: &mut Outbound,
-        len: u64,
-    ) {
+    pub fn unsolicited_reply(&mut self, pool: &mut StagingPool, out: &mut impl Peer, len: u64) {
         self.give_back_all(pool, out);
         self.recycled.credit = 0;
-        if self.counts.is_own() {
+        if out.is_counted() {
             self.recycled.penalty = len.saturating_mul(REPLY_PENALTY);
         }
     }
 
-    fn give_back_all(&mut self, pool: &mut StagingPool, out: &mut Outbound) {
+    fn give_back_all(&mut self, pool: &mut StagingPool, out: &mut impl Peer) {
         while let Some(buffer) = self.recycled.pop() {
             self.give_back(pool, out, buffer);
         }
@@ -249,7 +258,7 @@ impl StagingPair {
     pub(super) fn give_back(
         &mut self,
         pool: &mut StagingPool,
-        out: &mut Outbound,
+        out: &mut impl Peer,
         buffer: RecycledBuffer,
     ) {
         if buffer.is_local() {
@@ -260,14 +269,8 @@ impl StagingPair {
     }
 
     /// Gives a buffer back to its owner, who may sleep because its pool was used up.
-    fn release(&mut self, out: &mut Outbound, page: u32, generation: u32) {
+    fn release(&mut self, out: &mut impl Peer, page: u32, generation: u32) {
         self.released.release(page, generation);
         out.wake();
-    }
-
-    /// The recycled buffers.
-    #[cfg(test)]
-    pub(crate) fn recycled(&self) -> &RecycledBuffers {
-        &self.recycled
     }
 }

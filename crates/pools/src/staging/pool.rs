@@ -16,13 +16,12 @@
 use core::ops::RangeInclusive;
 use std::collections::VecDeque;
 
-use limic_policy::select::fragments::BUFFERS_IN_FRAGMENT;
+use limic_shm::bytes::Window;
 use limic_shm::ring::{Mapped, Memory, ReleaseFlags};
 use limic_shm::segment::STAGING_PAGE;
 
-use crate::buffer::Window;
-use crate::engine::staging::pages::Pages;
-use crate::engine::staging::recycled_pool::RecycledPool;
+use super::pages::Pages;
+use super::recycled_pool::RecycledPool;
 
 /// Of so many pages, how many are for what peers may keep: two fifths.
 const fn for_recycling(pages: u32) -> u32 {
@@ -31,7 +30,7 @@ const fn for_recycling(pages: u32) -> u32 {
 }
 
 /// What is lent, the oldest first.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Borrowed {
     page: u32,
     pages: u32,
@@ -39,7 +38,9 @@ struct Borrowed {
     generation: u32,
 }
 
-pub(crate) struct StagingPool {
+/// The staging memory of an endpoint.
+#[derive(Debug)]
+pub struct StagingPool {
     memory: Mapped,
     flags: ReleaseFlags<Mapped>,
     /// Those that go round; what is taken is lent.
@@ -48,30 +49,35 @@ pub(crate) struct StagingPool {
     /// Pages that each peer holds, by its number.
     held: Vec<u32>,
     /// What goes to and fro, behind what goes round.
-    pub(crate) recycled: RecycledPool,
+    pub recycled: RecycledPool,
     /// The page behind the last that was lent.
     next: u32,
     /// The longest buffer of all but long messages.
-    pub(crate) buffer_bytes: u64,
+    pub buffer_bytes: u64,
+    /// Pages of the longest buffer.
+    longest: u32,
 }
 
 /// Pages to be filled and named to a peer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StagingBuffer {
+pub struct StagingBuffer {
     /// The first one.
-    pub(crate) page: u32,
-    pub(crate) generation: u32,
+    pub page: u32,
+    /// Under which it comes back.
+    pub generation: u32,
 }
 
 /// The bytes of a buffer, if it lies within the pool. The numbers may come from a peer.
 #[inline(always)]
-pub(crate) fn buffer_window(staging: &Mapped, page: u32, len: u64) -> Option<Window<'_>> {
+#[must_use]
+pub fn buffer_window(staging: &Mapped, page: u32, len: u64) -> Option<Window<'_>> {
     Window::new(staging, bytes_of_pages(page), len)
 }
 
 /// Bytes of so many pages.
 #[inline(always)]
-pub(crate) const fn bytes_of_pages(pages: u32) -> u64 {
+#[must_use]
+pub const fn bytes_of_pages(pages: u32) -> u64 {
     pages as u64 * STAGING_PAGE as u64
 }
 
@@ -82,7 +88,15 @@ pub(crate) fn pages_for(len: u64) -> u32 {
 }
 
 impl StagingPool {
-    pub(crate) fn new(memory: Mapped, flags: ReleaseFlags<Mapped>, buffer_bytes: u32) -> Self {
+    /// All of `memory`, whose buffers come back by `flags`, one for each page. `buffer_bytes`: the
+    /// longest buffer of all but long messages; `longest`: that of those.
+    #[must_use]
+    pub fn new(
+        memory: Mapped,
+        flags: ReleaseFlags<Mapped>,
+        buffer_bytes: u32,
+        longest: u64,
+    ) -> Self {
         let pages = (memory.len() / STAGING_PAGE as usize) as u32;
         let round = pages - for_recycling(pages);
         Self {
@@ -94,6 +108,7 @@ impl StagingPool {
             memory,
             flags,
             buffer_bytes: u64::from(buffer_bytes),
+            longest: pages_for(longest),
         }
     }
 
@@ -102,22 +117,20 @@ impl StagingPool {
     /// bytes: says for how many.
     ///
     /// Reads a flag line or two for half of all that the peer may hold.
-    pub(crate) fn take_some(
-        &mut self,
-        peer: u32,
-        len: u64,
-        most: u64,
-    ) -> Option<(StagingBuffer, u64)> {
+    #[inline]
+    pub fn take_some(&mut self, peer: u32, len: u64, most: u64) -> Option<(StagingBuffer, u64)> {
         let (buffer, pages) = self.take_pages(peer, 1..=pages_for(len), most)?;
         Some((buffer, len.min(bytes_of_pages(pages))))
     }
 
     /// Whether a peer has nothing to return, beside what it may keep: what it is waiting for then,
     /// others hold.
-    pub(crate) fn holds_nothing(&self, peer: u32) -> bool {
+    #[must_use]
+    pub fn holds_nothing(&self, peer: u32) -> bool {
         self.held_by(peer) == 0
     }
 
+    #[inline]
     fn take_pages(
         &mut self,
         peer: u32,
@@ -125,7 +138,7 @@ impl StagingPool {
         most: u64,
     ) -> Option<(StagingBuffer, u32)> {
         let pages = *wanted.end();
-        if pages > pages_for(BUFFERS_IN_FRAGMENT * self.buffer_bytes) {
+        if pages > self.longest {
             return None;
         }
         let most = u32::try_from(most / u64::from(STAGING_PAGE)).unwrap_or(u32::MAX);
@@ -168,6 +181,7 @@ impl StagingPool {
     /// is still free: three quarters of the pool if no other peer holds any, three sevenths each
     /// for two that take what they get. So peers that return nothing leave some to others, of which
     /// each gets a first buffer as long as there is one.
+    #[inline]
     fn may_have(&self, peer: u32, pages: u32, most: u32) -> bool {
         let held = self.held_by(peer);
         let share = 3 * self.pages.free().saturating_sub(pages);
@@ -187,12 +201,15 @@ impl StagingPool {
     }
 
     /// Takes back everything that a failed peer held.
-    pub(crate) fn forget_peer(&mut self, peer: u32) {
+    pub fn forget_peer(&mut self, peer: u32) {
         self.take_back(|borrowed| borrowed.peer == peer);
         self.recycled.forget_peer(peer);
     }
 
-    pub(crate) fn held_by(&self, peer: u32) -> u32 {
+    /// Pages that a peer holds, beside those that it may keep.
+    #[inline]
+    #[must_use]
+    pub fn held_by(&self, peer: u32) -> u32 {
         self.held.get(peer as usize).copied().unwrap_or(0)
     }
 

@@ -1,11 +1,6 @@
 //! The recycled staging buffers of one peer.
 
-use limic_policy::select::LONGEST_RECYCLED;
-
-use crate::engine::staging::pool::bytes_of_pages;
-use crate::engine::staging::recycled_pool::MOST_BY_PEER;
-
-const _: () = assert!(LONGEST_RECYCLED == bytes_of_pages(MOST_BY_PEER));
+use super::recycled_pool::{LONGEST_RECYCLED, MOST_BY_PEER};
 
 /// Recycled buffers of one peer: as many as a peer may keep.
 const MOST: usize = MOST_BY_PEER as usize;

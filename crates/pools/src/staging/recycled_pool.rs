@@ -5,18 +5,20 @@
 
 use limic_shm::ring::{Mapped, ReleaseFlags};
 
-use crate::engine::staging::pages::Pages;
-use crate::engine::staging::pool::{StagingBuffer, pages_for};
+use super::pages::Pages;
+use super::pool::{StagingBuffer, bytes_of_pages, pages_for};
 
 /// Pages that one peer may keep at most: 1 MiB.
-pub(crate) const MOST_BY_PEER: u32 = 256;
+pub const MOST_BY_PEER: u32 = 256;
+/// Their bytes.
+pub const LONGEST_RECYCLED: u64 = bytes_of_pages(MOST_BY_PEER);
 /// One part of so many is left to others, even if a peer gives nothing back.
 const RESERVED_SHARE: u32 = 8;
 /// After so many times that there was no room, one looks at the flags.
 const RECLAIM_AFTER: u32 = 16;
 
 /// A buffer that a peer may keep.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Placed {
     pages: u32,
     peer: u32,
@@ -25,7 +27,9 @@ struct Placed {
     with_peer: bool,
 }
 
-pub(crate) struct RecycledPool {
+/// Buffers that peers may keep.
+#[derive(Debug)]
+pub struct RecycledPool {
     flags: ReleaseFlags<Mapped>,
     /// The first page of this part.
     first: u32,
@@ -53,7 +57,7 @@ impl RecycledPool {
 
     /// Takes pages for `len` bytes that a peer may keep. If there are none, what came back by flags
     /// may help the next one.
-    pub(crate) fn take(&mut self, peer: u32, len: u64) -> Option<StagingBuffer> {
+    pub fn take(&mut self, peer: u32, len: u64) -> Option<StagingBuffer> {
         let buffer = self.take_free(peer, pages_for(len));
         if buffer.is_none() {
             self.misses = self.misses.wrapping_add(1);
@@ -87,7 +91,8 @@ impl RecycledPool {
     }
 
     /// Pages that a peer may keep beside those that it keeps.
-    pub(crate) fn room_for(&self, peer: u32) -> u32 {
+    #[must_use]
+    pub fn room_for(&self, peer: u32) -> u32 {
         let all = self.pages.count();
         let by_peer = self.by_peer.get(peer as usize).copied().unwrap_or(0);
         let most = (all - all / RESERVED_SHARE).min(MOST_BY_PEER);
@@ -152,13 +157,18 @@ impl RecycledPool {
     }
 
     /// Takes back what peers returned by flags.
-    pub(crate) fn reclaim(&mut self) {
+    pub fn reclaim(&mut self) {
         if self.pages.free() < self.pages.count() {
             let (flags, first) = (self.flags.clone(), self.first);
             self.end_where(|at, kept| {
                 kept.with_peer && flags.is_released(first + at as u32, kept.generation)
             });
         }
+    }
+
+    /// Pages of each buffer that a peer keeps.
+    pub fn kept(&self) -> impl Iterator<Item = u32> + '_ {
+        self.buffers.iter().flatten().map(|kept| kept.pages)
     }
 
     /// Takes back everything that a failed peer kept.
@@ -172,25 +182,6 @@ impl RecycledPool {
                 self.end_at(at);
             }
         }
-    }
-}
-
-#[cfg(test)]
-impl RecycledPool {
-    pub(crate) fn pages(&self) -> u32 {
-        self.pages.count() - self.pages.free()
-    }
-
-    /// Buffers of so many pages.
-    pub(crate) fn of_length(&self, pages: u32) -> usize {
-        let buffers = self.buffers.iter().flatten();
-        buffers.filter(|kept| kept.pages == pages).count()
-    }
-
-    /// Pages of the longest buffer.
-    pub(crate) fn longest(&self) -> u32 {
-        let pages = self.buffers.iter().flatten().map(|kept| kept.pages);
-        pages.max().unwrap_or(0)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Where bytes for a peer go: a recycled buffer, one that the peer may keep, or one of the pool.
 
-use limic_policy::select::LONGEST_RECYCLED;
+use limic_shm::bytes::Window;
 
-use super::pair::StagingPair;
-use crate::buffer::Window;
-use crate::engine::frame::descriptor::{BufferDescriptor, Lease};
-use crate::engine::outbound::Outbound;
-use crate::engine::staging::pool::{StagingBuffer, StagingPool, buffer_window, pages_for};
-use crate::engine::staging::recycled_buffers::{PageRun, PoolOwner, RecycledBuffer};
+use super::descriptor::{BufferDescriptor, Lease};
+use super::pair::{Peer, StagingPair};
+use super::pool::{StagingBuffer, StagingPool, buffer_window, pages_for};
+use super::recycled_buffers::{PageRun, PoolOwner, RecycledBuffer};
+use super::recycled_pool::LONGEST_RECYCLED;
 
 /// Recycled buffers that go back when none of them is long enough, and there is no room for a
 /// longer one.
@@ -15,7 +14,7 @@ const TRIM: u32 = 4;
 
 /// Where bytes for a peer go. Words, as in [`RecycledBuffer`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target {
+pub struct Target {
     run: PageRun,
     /// Has 32 bits, in a word for the same reason.
     generation: u64,
@@ -49,7 +48,8 @@ impl Target {
 
     /// What a record says of its first `len` bytes.
     #[inline(always)]
-    pub(crate) fn descriptor(&self, len: u64) -> BufferDescriptor {
+    #[must_use]
+    pub fn descriptor(&self, len: u64) -> BufferDescriptor {
         let (page, pages) = (self.run.page(), self.run.pages());
         BufferDescriptor::new(page, self.generation as u32, pages, len, self.lease)
     }
@@ -58,10 +58,10 @@ impl Target {
 impl StagingPair {
     /// A recycled buffer for `len` bytes, or one that the peer may keep.
     #[inline(always)]
-    pub(crate) fn recycled_target(
+    pub fn recycled_target(
         &mut self,
         pool: &mut StagingPool,
-        out: &mut Outbound,
+        out: &mut impl Peer,
         to: u32,
         len: u64,
     ) -> Option<Target> {
@@ -77,12 +77,12 @@ impl StagingPair {
     fn recycled_target_slow(
         &mut self,
         pool: &mut StagingPool,
-        out: &mut Outbound,
+        out: &mut impl Peer,
         to: u32,
         len: u64,
     ) -> Option<Target> {
         let pages = pages_for(len);
-        let earned = self.has_earned(len);
+        let earned = self.has_earned(out, len);
         if earned {
             if let Some(buffer) = pool.recycled.take(to, len) {
                 self.recycled.credit -= len;
@@ -117,12 +117,12 @@ impl StagingPair {
     }
 
     /// Whether the peer may keep so many bytes more.
-    fn has_earned(&mut self, len: u64) -> bool {
+    fn has_earned(&mut self, peer: &impl Peer, len: u64) -> bool {
         // Otherwise nobody knows how much came from this peer.
-        if !self.counts.is_own() {
+        if !peer.is_counted() {
             return false;
         }
-        self.recycled.credit_for(self.counts.received_bytes());
+        self.recycled.credit_for(peer.received_bytes());
         self.recycled.credit >= len
     }
 
@@ -131,10 +131,10 @@ impl StagingPair {
     // What a function returns in memory is copied in its caller, two words at a time: see
     // `RecycledBuffer`.
     #[inline(always)]
-    pub(crate) fn target_for(
+    pub fn target_for(
         &mut self,
         pool: &mut StagingPool,
-        out: &mut Outbound,
+        out: &mut impl Peer,
         to: u32,
         (len, whole, most): (u64, u64, u64),
     ) -> Option<(Target, u64)> {
@@ -155,7 +155,8 @@ impl StagingPair {
 
     /// The first `len` bytes of a target. `far`: the peer reads them from far away.
     #[inline(always)]
-    pub(crate) fn window_of<'a>(
+    #[must_use]
+    pub fn window_of<'a>(
         &'a self,
         pool: &'a StagingPool,
         target: &Target,
@@ -175,7 +176,7 @@ impl StagingPair {
 
     /// Takes back a target that was not named to the peer after all.
     #[cold]
-    pub(crate) fn put_back(&mut self, pool: &mut StagingPool, target: Target) {
+    pub fn put_back(&mut self, pool: &mut StagingPool, target: Target) {
         let (page, generation) = (target.run.page(), target.generation as u32);
         let owner = match target.lease {
             Lease::Borrowed => return pool.put_back(StagingBuffer { page, generation }),

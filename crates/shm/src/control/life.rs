@@ -2,11 +2,13 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use limic_shm::control::Channel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::Channel;
+
 /// What tells that the process of a peer is through with what it was given here.
-pub(crate) enum Process {
+#[derive(Debug)]
+pub enum Process {
     /// A pidfd: the process has ended.
     Pidfd(OwnedFd),
     /// A connection, where the kernel gives no pidfd. This side has ended its own half, and the
@@ -17,7 +19,8 @@ pub(crate) enum Process {
 
 impl Process {
     /// Of the peer at the other end of a connection that is given up.
-    pub(crate) fn new(pidfd: Option<OwnedFd>, connection: Channel) -> Self {
+    #[must_use]
+    pub fn new(pidfd: Option<OwnedFd>, connection: Channel) -> Self {
         match pidfd {
             Some(pidfd) => Self::Pidfd(pidfd),
             None => {
@@ -27,7 +30,9 @@ impl Process {
         }
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
+    /// Whether it is through.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
         match self {
             Self::Pidfd(pidfd) => has_ended(pidfd),
             Self::Connection(connection) => is_ready(connection, PollFlags::RDHUP),
@@ -36,7 +41,8 @@ impl Process {
 }
 
 /// Whether the process of a pidfd has ended.
-pub(crate) fn has_ended(pidfd: &OwnedFd) -> bool {
+#[must_use]
+pub fn has_ended(pidfd: &OwnedFd) -> bool {
     is_ready(pidfd, PollFlags::IN)
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Outbound {
     pending_switch: Option<(u32, LineProducer<Mapped>)>,
     waker: Waker<Mapped>,
     doorbell: PeerDoorbell,
-    /// Where the wake-ups are counted.
+    /// What comes from the peer, and how often it is woken.
     counts: Row,
     /// Most bytes in a record.
     longest_record: u64,
@@ -298,5 +298,22 @@ impl Outbound {
         self.doorbell.ring();
         self.counts.rang();
         true
+    }
+}
+
+impl limic_pools::staging::Peer for Outbound {
+    #[inline(always)]
+    fn wake(&mut self) {
+        self.wake();
+    }
+
+    #[inline(always)]
+    fn received_bytes(&self) -> u64 {
+        self.counts.received_bytes()
+    }
+
+    #[inline(always)]
+    fn is_counted(&self) -> bool {
+        self.counts.is_own()
     }
 }

@@ -2,8 +2,7 @@
 //! of it.
 
 use limic_policy::{Path, ReceiverPace};
-use limic_shm::bytes::{flagged, halves, unflagged};
-use limic_shm::segment::LOAN_FLAGS;
+use limic_shm::bytes::{flagged, unflagged};
 use limic_topology::Place;
 
 use super::{CLEAR_TO_SEND, ControlRecord, DONE, SPLIT_COPY, UPDATE, Violation};
@@ -56,61 +55,6 @@ impl Offer {
     /// The number of the arena in which the bytes lie.
     pub(crate) fn arena(&self) -> Option<u32> {
         self.peer_readable.then_some(self.key as u32)
-    }
-}
-
-/// Where a message lies in an arena of its sender: a loan, or a message that was sent ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ArenaMessage {
-    pub(crate) arena: u32,
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-    /// The release flag by which the room goes back, and its generation.
-    pub(crate) flag: u32,
-    pub(crate) generation: u32,
-    /// For a message that was sent ahead of a slow receiver: how many before it were not taken yet,
-    /// by its sender's count.
-    pub(crate) send_ahead: Option<u32>,
-}
-
-/// Bits of a flag's number, in the word that names the room.
-const FLAG_BITS: u32 = LOAN_FLAGS.ilog2();
-const _: () = assert!(LOAN_FLAGS.is_power_of_two());
-
-/// Numbers of arenas that such a word can have.
-pub(crate) const MOST_ARENAS: usize = 1 << (u32::BITS - FLAG_BITS);
-
-impl ArenaMessage {
-    #[inline(always)]
-    pub(crate) fn encode(&self) -> [u64; 3] {
-        let ahead = self.send_ahead.map_or(0, |before| 1 + u64::from(before));
-        [
-            halves(self.arena << FLAG_BITS | self.flag, self.generation),
-            self.offset,
-            flagged(ahead, self.len),
-        ]
-    }
-
-    #[inline(always)]
-    pub(super) fn decode([name, offset, len]: [u64; 3]) -> Self {
-        let (ahead, len) = unflagged(len);
-        Self {
-            arena: name as u32 >> FLAG_BITS,
-            offset,
-            len,
-            flag: name as u32 & (LOAN_FLAGS - 1),
-            generation: (name >> 32) as u32,
-            send_ahead: (ahead as u32).checked_sub(1),
-        }
-    }
-
-    /// The path that its sender counted it for.
-    pub(crate) fn path(&self) -> Path {
-        if self.send_ahead.is_some() {
-            Path::SendAhead
-        } else {
-            Path::Loan
-        }
     }
 }
 

@@ -27,15 +27,14 @@
 //! Ids are those of requests at either end: a send id is its sender's, a receive id its receiver's.
 
 mod contents;
-pub(crate) mod descriptor;
 
+use limic_pools::arena::ArenaMessage;
+use limic_pools::staging::BufferDescriptor;
 use limic_shm::bytes::{flagged, unflagged};
 
 pub(crate) use self::contents::{
-    ArenaMessage, ClearToSend, Done, MOST_ARENAS, Offer, RegionAccess, SplitRequest, Transfer,
-    Update,
+    ClearToSend, Done, Offer, RegionAccess, SplitRequest, Transfer, Update,
 };
-use self::descriptor::BufferDescriptor;
 use super::envelope::Envelope;
 use crate::buffer::{Skip, Source, words};
 
@@ -71,7 +70,7 @@ pub(crate) const OFFSET_BYTES: u64 = 8;
 pub(crate) const WORDS: usize = 6;
 
 /// What is wrong with what a peer sent.
-pub(crate) type Violation = &'static str;
+pub(crate) use limic_pools::Violation;
 
 const SHORT: Violation = "a record that is too short for its kind";
 

@@ -1,10 +1,11 @@
 use limic_policy::{Path, ReceiverPace};
+use limic_pools::arena::MOST_ARENAS;
+use limic_pools::staging::Lease;
 use limic_shm::segment::LOAN_FLAGS;
 use limic_topology::Place;
 use proptest::prelude::*;
 
 use super::any_record::any_record;
-use super::descriptor::Lease;
 use super::*;
 
 fn bytes(words: &[u64]) -> Vec<u8> {

@@ -2,6 +2,7 @@
 
 use limic_policy::Path;
 use limic_policy::select::SendPlan;
+use limic_pools::staging::StagingPool;
 
 use crate::Result;
 use crate::buffer::{SendBuffer, total};
@@ -18,7 +19,6 @@ use crate::engine::protocol::fragments::{self, Fragmented};
 use crate::engine::protocol::receive::posted;
 use crate::engine::protocol::{long_packets, loopback, offer, packets, rma, send_ahead};
 use crate::engine::request::{Fragments, Operation, SendStage, Sending, Slot, sent};
-use crate::engine::staging::pool::StagingPool;
 use crate::error::Outcome;
 use crate::raw::{Posted, RawSlice, RequestId, SendOptions};
 
