@@ -42,21 +42,28 @@ impl Drop for LoanHold {
     }
 }
 
+/// What this process has of an arena of the peer.
+#[derive(Debug)]
+enum Access {
+    /// It is mapped.
+    Mapped(ThreadRc<MappedArena>),
+    /// It cannot be mapped, as beyond the quota: messages that lie there are read by calls of the
+    /// kernel.
+    Unmapped(UnmappedArena),
+    /// This process had no descriptor or no memory for it.
+    Missed,
+}
+
 /// The arenas of one peer, as far as it has handed them over, and which of this endpoint's it has.
 ///
 /// # Invariants
-/// - A number is mapped once.
+/// - A number is known once.
 /// - The peer has the descriptor of each arena in `sent`, and of no other.
 #[derive(Debug)]
 pub struct PeerArenas {
     /// By number. There are few.
-    mapped: Vec<(u32, ThreadRc<MappedArena>)>,
+    known: Vec<(u32, Access)>,
     sent: Vec<u32>,
-    /// Arenas that cannot be mapped, as beyond the quota: messages that lie there are read by calls
-    /// of the kernel.
-    unmapped: Vec<(u32, UnmappedArena)>,
-    /// Arenas of the peer for which this process had no descriptor or no memory.
-    missed: Vec<u32>,
     /// The flags by which room in the peer's arenas goes back.
     released: PackedFlags<Mapped>,
     quota: Quota,
@@ -67,10 +74,8 @@ impl PeerArenas {
     #[must_use]
     pub fn new(released: PackedFlags<Mapped>) -> Self {
         Self {
-            mapped: Vec::new(),
+            known: Vec::new(),
             sent: Vec::new(),
-            unmapped: Vec::new(),
-            missed: Vec::new(),
             released,
             quota: Quota::of_peer(),
         }
@@ -81,41 +86,51 @@ impl PeerArenas {
         self.released.release(flag, generation);
     }
 
-    /// The descriptor of an arena cannot be had at the moment, if that is not mapped.
+    fn access(&self, number: u32) -> Option<&Access> {
+        let mut known = self.known.iter();
+        let (_, access) = known.find(|(known, _)| *known == number)?;
+        Some(access)
+    }
+
+    fn count(&self, which: impl Fn(&Access) -> bool) -> usize {
+        let known = self.known.iter();
+        known.filter(|(_, access)| which(access)).count()
+    }
+
+    /// Notes an arena that is not known.
+    fn enter(&mut self, number: u32, access: Access) {
+        if self.known.len() < 2 * MOST_ARENAS {
+            self.known.push((number, access));
+        }
+    }
+
+    /// The descriptor of an arena cannot be had at the moment, if that is not known.
     pub fn miss(&mut self, number: u32) {
-        if !self.is_mapped(number) && !self.was_missed(number) && self.missed.len() < MOST_ARENAS {
-            self.missed.push(number);
+        if self.access(number).is_none() {
+            self.enter(number, Access::Missed);
         }
     }
 
     /// Whether a message came while its arena could not be mapped here, or had no descriptor.
     #[must_use]
     pub fn was_missed(&self, number: u32) -> bool {
-        self.missed.contains(&number)
-    }
-
-    fn is_mapped(&self, number: u32) -> bool {
-        self.mapped.iter().any(|(known, _)| *known == number)
-    }
-
-    fn kept(&self, number: u32) -> Option<&UnmappedArena> {
-        let mut kept = self.unmapped.iter();
-        let (_, arena) = kept.find(|(known, _)| *known == number)?;
-        Some(arena)
+        let access = self.access(number);
+        matches!(access, Some(Access::Unmapped(_) | Access::Missed))
     }
 
     /// Whether an arena of the peer has come: it is mapped, or kept to be read without that.
     #[inline(always)]
     #[must_use]
     pub fn is_here(&self, number: u32) -> bool {
-        self.is_mapped(number) || self.kept(number).is_some()
+        let access = self.access(number);
+        matches!(access, Some(Access::Mapped(_) | Access::Unmapped(_)))
     }
 
     /// Maps an arena that came over the channel, or keeps its descriptor. One of which neither can
     /// be is an error at the message that lies in it.
     pub fn map(&mut self, number: u32, bytes: u64, fd: OwnedFd) {
         self.unmap(number);
-        let count = self.mapped.len();
+        let count = self.count(|access| matches!(access, Access::Mapped(_)));
         // The whole of it is mapped at once, and it may be longer than all addresses.
         let charge = (count < MOST_ARENAS).then(|| self.quota.charge(bytes));
         let Some(charge) = charge.flatten() else {
@@ -132,7 +147,7 @@ impl PeerArenas {
                     flags: self.released.clone(),
                     _charge: charge,
                 });
-                self.mapped.push((number, arena));
+                self.enter(number, Access::Mapped(arena));
             }
             Err(error) => {
                 tracing::warn!("an arena of a peer cannot be mapped: {error}");
@@ -146,20 +161,27 @@ impl PeerArenas {
 
     /// Keeps an arena to be read without being mapped, or notes that it was missed.
     fn keep_unmapped(&mut self, number: u32, fd: OwnedFd) {
-        self.miss(number);
-        if self.unmapped.len() < MOST_UNMAPPED && self.was_missed(number) {
-            if let Ok(arena) = UnmappedArena::new(fd) {
-                self.unmapped.push((number, arena));
-            }
-        }
+        let arena = if self.can_keep_more() {
+            UnmappedArena::new(fd).ok()
+        } else {
+            None
+        };
+        self.enter(number, arena.map_or(Access::Missed, Access::Unmapped));
+    }
+
+    fn can_keep_more(&self) -> bool {
+        self.count(|access| matches!(access, Access::Unmapped(_))) < MOST_UNMAPPED
     }
 
     /// Takes a message where it lies: its first byte, and what keeps it there. `None`: it does not
     /// lie in an arena that is mapped here.
     #[inline(always)]
     pub fn hold(&mut self, message: &ArenaMessage) -> Option<(*const u8, LoanHold)> {
-        let mut mapped = self.mapped.iter_mut();
-        let (_, mapped) = mapped.find(|(known, _)| *known == message.arena)?;
+        let mut known = self.known.iter_mut();
+        let (_, access) = known.find(|(known, _)| *known == message.arena)?;
+        let Access::Mapped(mapped) = access else {
+            return None;
+        };
         let start = mapped.arena.pointer(message.offset, message.len)?;
         mapped.flags.expect_release(message.flag);
         let hold = LoanHold {
@@ -173,28 +195,29 @@ impl PeerArenas {
     /// The bytes of a message that lies in an arena of the peer, if that is mapped here.
     #[must_use]
     pub fn bytes(&self, number: u32, offset: u64, len: u64) -> Option<ArenaBytes<'_>> {
-        let (_, mapped) = self.mapped.iter().find(|(known, _)| *known == number)?;
-        ArenaBytes::new(&mapped.arena, offset, len)
+        match self.access(number)? {
+            Access::Mapped(mapped) => ArenaBytes::new(&mapped.arena, offset, len),
+            _ => None,
+        }
     }
 
     /// Why a message in an arena that was missed cannot be received, and what helps. `None`: the
     /// numbers of its sender are wrong.
     #[must_use]
     pub fn why_missed(&self, message: &ArenaMessage) -> Option<String> {
-        let kept = self.kept(message.arena);
-        let lies_there = kept.is_none_or(|arena| arena.contains(message.offset, message.len));
-        (self.was_missed(message.arena) && lies_there).then(|| {
-            if kept.is_some() {
-                "there is no memory for a copy of it; raise ulimit -v here".into()
-            } else if self.unmapped.len() >= MOST_UNMAPPED {
-                format!(
-                    "{MOST_UNMAPPED} other arenas of that peer cannot be mapped already; raise \
-                     ulimit -v here, or have it use fewer arenas"
-                )
-            } else {
-                "no descriptor is free for the arena in which it lies; raise ulimit -n here".into()
-            }
-        })
+        match self.access(message.arena)? {
+            Access::Mapped(_) => None,
+            Access::Unmapped(arena) => arena
+                .contains(message.offset, message.len)
+                .then(|| "there is no memory for a copy of it; raise ulimit -v here".into()),
+            Access::Missed if self.can_keep_more() => Some(
+                "no descriptor is free for the arena in which it lies; raise ulimit -n here".into(),
+            ),
+            Access::Missed => Some(format!(
+                "{MOST_UNMAPPED} other arenas of that peer cannot be mapped already; raise ulimit \
+                 -v here, or have it use fewer arenas"
+            )),
+        }
     }
 
     /// Hands out the first `len` bytes of a message in an arena that is not mapped, part by part,
@@ -205,10 +228,12 @@ impl PeerArenas {
         len: u64,
         mut take: impl FnMut(u64, &[u8]),
     ) -> bool {
-        let lies_there = |arena: &&UnmappedArena| arena.contains(message.offset, message.len);
-        let Some(arena) = self.kept(message.arena).filter(lies_there) else {
+        let Some(Access::Unmapped(arena)) = self.access(message.arena) else {
             return false;
         };
+        if !arena.contains(message.offset, message.len) {
+            return false;
+        }
         let mut part = [0; STEP];
         let mut at = 0;
         while at < len {
@@ -224,9 +249,7 @@ impl PeerArenas {
 
     /// The peer uses an arena no longer. Loans that are held there keep it mapped.
     pub fn unmap(&mut self, number: u32) {
-        self.mapped.retain(|(known, _)| *known != number);
-        self.missed.retain(|missed| *missed != number);
-        self.unmapped.retain(|(unmapped, _)| *unmapped != number);
+        self.known.retain(|(known, _)| *known != number);
     }
 
     /// No arena can be mapped from now on.

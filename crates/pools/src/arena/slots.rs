@@ -27,17 +27,13 @@ const RESERVED_FLAGS: usize = LOAN_FLAGS as usize / 4;
 /// What a slot is in use for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum SlotUse {
-    /// It has no room.
+    /// It has no room, or room that waits for the next loan.
     #[default]
-    Empty,
-    /// Its room waits for the next loan.
-    Kept,
+    Nothing,
     /// The application holds the loan.
     Held,
-    /// The loan is with its receiver.
-    Lent,
-    /// A message that went ahead of its receiver.
-    SendAhead,
+    /// A loan, or a message that went ahead, is with its receiver.
+    Sent,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -154,7 +150,7 @@ impl Slots {
 
     /// Keeps a slot's room for the next loan.
     pub(crate) fn keep(&mut self, slot: u32) {
-        self.slots[slot as usize].used = SlotUse::Kept;
+        self.slots[slot as usize].used = SlotUse::Nothing;
         self.kept.push_back(slot);
     }
 
@@ -216,7 +212,7 @@ impl Slots {
     pub(crate) fn lend(&mut self, slot: u32, peer: u32) {
         debug_assert!(slot < LOAN_FLAGS, "no receiver can give it back");
         let place = &mut self.slots[slot as usize];
-        place.used = SlotUse::Lent;
+        place.used = SlotUse::Sent;
         place.peer = peer;
         self.lent.push_back(slot);
     }
@@ -253,14 +249,14 @@ impl Slots {
         let slot = self.free.pop()?;
         let place = &mut self.slots[slot as usize];
         (place.range, place.peer) = (range, peer);
-        self.begin(slot, SlotUse::SendAhead);
+        self.begin(slot, SlotUse::Sent);
         Some(slot)
     }
 
     /// A slot has no room any more; it is in none of the queues. Gives the room.
     pub(crate) fn end(&mut self, slot: u32) -> ArenaRange {
         let place = &mut self.slots[slot as usize];
-        place.used = SlotUse::Empty;
+        place.used = SlotUse::Nothing;
         let free = if slot < LOAN_FLAGS {
             &mut self.free
         } else {
@@ -308,10 +304,7 @@ impl Slots {
 
     /// Those that are with receivers.
     pub(crate) fn sent(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..LOAN_FLAGS).filter(|slot| {
-            let used = self.slots[*slot as usize].used;
-            matches!(used, SlotUse::Lent | SlotUse::SendAhead)
-        })
+        (0..LOAN_FLAGS).filter(|slot| self.slots[*slot as usize].used == SlotUse::Sent)
     }
 
     /// Bytes of the loans that are with receivers.
