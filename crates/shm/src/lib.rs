@@ -15,6 +15,7 @@
 //! - [`segment`]: the memfd, its layout, and how it is mapped and checked.
 //! - [`control`]: the Unix socket: hand-over of file descriptors, liveness, and
 //!   the event set on which an idle endpoint sleeps.
+//! - [`idle`]: how an endpoint waits: spins, yields, sleep.
 //! - [`world`]: the seams at which a simulator takes the place of clock, kernel and scheduler.
 //! - [`process`]: whether this is still the process that opened an endpoint.
 
@@ -26,6 +27,8 @@ pub mod sync;
 pub mod bytes;
 #[cfg(not(loom))]
 pub mod control;
+#[cfg(not(loom))]
+pub mod idle;
 #[cfg(not(loom))]
 pub mod process;
 #[cfg(not(loom))]

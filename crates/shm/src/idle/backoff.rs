@@ -10,7 +10,7 @@ const YIELDS: u32 = 16;
 
 /// One step of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub enum Step {
     /// Polls again.
     Spin,
     /// Looks at the sockets, and polls again.
@@ -26,7 +26,7 @@ pub(crate) enum Step {
 
 /// How long somebody has waited.
 #[derive(Debug, Default)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     polls: u32,
     yields: u32,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// Something moved.
     #[inline(always)]
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.polls = 0;
         self.yields = 0;
     }
@@ -42,7 +42,7 @@ impl Backoff {
     /// The next step, after an idle poll. `limit`: polls before the processor is given away;
     /// `spins`: polls before the endpoint sleeps, at least `limit`.
     #[inline(always)]
-    pub(crate) fn next(&mut self, limit: u32, spins: u32) -> Step {
+    pub fn next(&mut self, limit: u32, spins: u32) -> Step {
         self.polls += 1;
         if self.polls < limit {
             if self.polls > BUSY_POLLS {
@@ -66,7 +66,7 @@ impl Backoff {
     fn give_way(&mut self, spins: u32) -> Step {
         if self.polls < spins {
             // Not to a peer, but to the kernel, which does an adapter's work.
-            limic_shm::world::yield_now();
+            crate::world::yield_now();
             return self.spin();
         }
         if self.yields < YIELDS {

@@ -1,28 +1,29 @@
-//! How this endpoint waits: it spins, yields, sleeps, and is woken up.
+//! How an endpoint waits: it spins, yields, sleeps, and is woken up.
 //!
-//! - `backoff`: when it does which of these;
-//! - `poller`: sleep in a poll loop of the application.
+//! [`Backoff`] says when it does which of these; [`Wakeup`] is its sleep; [`Poller`] is its sleep in
+//! a poll loop of the application.
 
-pub(crate) mod backoff;
-pub(crate) mod poller;
+mod backoff;
+mod poller;
 
 use core::time::Duration;
 use std::io;
 
-use limic_shm::control::{EventSet, Timer};
-use limic_shm::ring::Mapped;
-use limic_shm::ring::wakeup::{AsymmetricFence, Sleeper};
-
-use self::poller::Poller;
+pub use self::backoff::{Backoff, Step};
+pub use self::poller::Poller;
+use crate::control::{EventSet, Timer};
+use crate::ring::Mapped;
+use crate::ring::wakeup::{AsymmetricFence, Sleeper};
 
 /// Polls before a yield under which two ranks are taken not to run at the same time.
 const OVERSUBSCRIBED_SPINS: u32 = 100;
 
 /// Sleep and wake-up of one endpoint.
-pub(crate) struct Wakeup {
+#[derive(Debug)]
+pub struct Wakeup {
     sleeper: Sleeper<Mapped>,
     /// The application's poll loop, if it has one.
-    pub(crate) poller: Poller,
+    pub poller: Poller,
     fence: AsymmetricFence,
     /// Ends sleeps for which no peer rings; made when the first one needs it.
     timer: Option<Timer>,
@@ -33,7 +34,8 @@ pub(crate) struct Wakeup {
 }
 
 impl Wakeup {
-    pub(crate) fn new(
+    /// `spins`: polls before yielding.
+    pub fn new(
         sleeper: Sleeper<Mapped>,
         poller: Poller,
         fence: AsymmetricFence,
@@ -50,52 +52,51 @@ impl Wakeup {
     }
 
     /// The fence by which senders and a receiver that goes to sleep see each other's stores.
-    pub(crate) fn fence(&self) -> AsymmetricFence {
+    pub fn fence(&self) -> AsymmetricFence {
         self.fence
     }
 
     /// Polls before yielding.
     #[inline(always)]
-    pub(crate) fn spins(&self) -> u32 {
+    pub fn spins(&self) -> u32 {
         self.spins
     }
 
     /// Polls before a wait gives the processor away.
     #[inline(always)]
-    pub(crate) fn spin_limit(&self) -> u32 {
+    pub fn spin_limit(&self) -> u32 {
         self.spin_limit
     }
 
     /// Sets both limits.
-    pub(crate) fn set_spins(&mut self, spins: u32, limit: u32) {
+    pub fn set_spins(&mut self, spins: u32, limit: u32) {
         self.spins = spins;
         self.spin_limit = limit;
     }
 
     /// Whether there are more endpoints than processors, so that a peer may not run at the same
     /// time.
-    pub(crate) fn is_oversubscribed(&self) -> bool {
+    pub fn is_oversubscribed(&self) -> bool {
         self.spins < OVERSUBSCRIBED_SPINS
     }
 
     /// Asks senders to ring from now on. False if a message may have come meanwhile.
-    pub(crate) fn announce(&mut self) -> bool {
+    pub fn announce(&mut self) -> bool {
         self.sleeper.announce()
     }
 
     /// Senders need not ring any more; another thread that polls would not be woken.
-    pub(crate) fn wake_up(&mut self) {
+    pub fn wake_up(&mut self) {
         self.sleeper.wake_up();
         self.poller.notify();
     }
 
     /// Makes the event set ready after a while, under this token.
-    pub(crate) fn set_timer(
-        &mut self,
-        events: &EventSet,
-        token: u64,
-        after: Duration,
-    ) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is free for a timer, or the kernel refuses it.
+    pub fn set_timer(&mut self, events: &EventSet, token: u64, after: Duration) -> io::Result<()> {
         let timer = match self.timer.take() {
             Some(timer) => timer,
             None => {

@@ -9,10 +9,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use limic_shm::control::{Doorbell, EventSet, Trigger};
+use crate::control::{Doorbell, EventSet, Trigger};
 
+/// A descriptor that a program polls in its loop.
 #[derive(Debug)]
-pub(crate) struct Poller {
+pub struct Poller {
     /// The engine's events, and the call.
     set: EventSet,
     call: Doorbell,
@@ -26,7 +27,12 @@ pub(crate) struct Poller {
 const ANY: u64 = 0;
 
 impl Poller {
-    pub(crate) fn new(events: &EventSet) -> io::Result<Self> {
+    /// Readable when these events are, too.
+    ///
+    /// # Errors
+    ///
+    /// No descriptor is free for it.
+    pub fn new(events: &EventSet) -> io::Result<Self> {
         let set = EventSet::new()?;
         let call = Doorbell::new()?;
         set.add(events.as_fd(), ANY, Trigger::Level)?;
@@ -39,24 +45,25 @@ impl Poller {
         })
     }
 
-    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+    /// What is polled.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.set.as_fd()
     }
 
     /// Nobody polls in a forked child, whose descriptors are its parent's.
-    pub(crate) fn leave_to_parent(&mut self) {
+    pub fn leave_to_parent(&mut self) {
         self.armed = false;
         self.called = false;
     }
 
     /// Peers ring from now on; who polls is to be called if they have no reason to any more.
-    pub(crate) fn arm(&mut self) {
+    pub fn arm(&mut self) {
         self.armed = true;
     }
 
     /// Somebody is about to arm the endpoint, again perhaps: the descriptor is not readable because
     /// of what was before. True if it is armed already.
-    pub(crate) fn disarm(&mut self) -> bool {
+    pub fn disarm(&mut self) -> bool {
         if core::mem::take(&mut self.called) {
             self.call.silence();
         }
@@ -65,7 +72,7 @@ impl Poller {
 
     /// What the poller waits for was seen to, or peers do not ring any more: who polls looks for
     /// himself.
-    pub(crate) fn notify(&mut self) {
+    pub fn notify(&mut self) {
         if core::mem::take(&mut self.armed) {
             self.called = true;
             self.call.ring();

@@ -2,6 +2,7 @@
 
 use limic_pools::arena::Arenas;
 use limic_pools::staging::StagingPool;
+use limic_shm::idle::Wakeup;
 
 use super::fabric::FabricChannel;
 use super::heap::HeapArenas;
@@ -14,7 +15,6 @@ use super::peer::table::Peers;
 use super::regions::Regions;
 use super::request::Requests;
 use super::transfers::Transfers;
-use super::wakeup::Wakeup;
 use crate::counters::Recorder;
 use crate::settings::Settings;
 

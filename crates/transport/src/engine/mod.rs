@@ -40,7 +40,6 @@ mod splits;
 mod tests;
 mod transfers;
 mod waiting;
-pub(crate) mod wakeup;
 
 use core::time::Duration;
 
