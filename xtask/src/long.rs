@@ -128,6 +128,7 @@ pub(crate) fn aarch64(summary: &mut Summary) -> Result<(), Failure> {
         "limic-bootstrap",
         "limic-policy",
         "limic-pools",
+        "limic-records",
         "limic-topology",
         "limic",
     ];

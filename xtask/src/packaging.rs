@@ -9,7 +9,7 @@ use limic_runner::{Failure, Job, Summary, folders};
 use crate::optional;
 
 /// Crates that others depend on.
-const LIBRARIES: [&str; 13] = [
+const LIBRARIES: [&str; 14] = [
     "limic-matching",
     "limic-shm",
     "limic-copy",
@@ -22,6 +22,7 @@ const LIBRARIES: [&str; 13] = [
     "limic-policy",
     "limic-pools",
     "limic-topology",
+    "limic-records",
     "limic",
 ];
 

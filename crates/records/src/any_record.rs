@@ -1,14 +1,15 @@
 //! What holds for any record, whoever has written it: it is refused, or what was read of it can be
 //! written again. For property tests and for the fuzzer.
 
-use super::*;
-use crate::buffer::append;
+use limic_shm::bytes::append;
+
+use crate::*;
 
 /// Reads a record, and writes it anew if it is not refused.
 ///
 /// # Panics
 /// What was read says something else when it is written and read again.
-pub(crate) fn any_record(kind: u8, tag: u64, payload: &[u8]) {
+pub fn any_record(kind: u8, tag: u64, payload: &[u8]) {
     let Some(record) = again(kind, tag, payload) else {
         return;
     };

@@ -5,25 +5,26 @@ use limic_policy::{Path, ReceiverPace};
 use limic_shm::bytes::{flagged, unflagged};
 use limic_topology::Place;
 
-use super::{CLEAR_TO_SEND, ControlRecord, DONE, SPLIT_COPY, UPDATE, Violation};
+use crate::{CLEAR_TO_SEND, ControlRecord, DONE, SPLIT_COPY, UPDATE, Violation};
 
 /// A long message that its receiver has to ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offer {
-    pub(crate) len: u64,
+pub struct Offer {
+    /// Bytes.
+    pub len: u64,
     /// The sender's request.
-    pub(crate) send: u64,
+    pub send: u64,
     /// Where the bytes lie in the sender's memory, if they lie in one place; in which of its
     /// arenas, if the receiver may read there.
-    pub(crate) address: u64,
+    pub address: u64,
     /// The key under which they are exposed, or 0; the number of the arena.
-    pub(crate) key: u64,
+    pub key: u64,
     /// The bytes lie in several slices, which single copy cannot name.
-    pub(crate) vectored: bool,
+    pub vectored: bool,
     /// The bytes lie in an arena.
-    pub(crate) peer_readable: bool,
+    pub peer_readable: bool,
     /// The sender waits for [`Done::Received`], also if the bytes come in packets.
-    pub(crate) confirm: bool,
+    pub confirm: bool,
 }
 
 const VECTORED: u64 = 1;
@@ -31,7 +32,9 @@ const CONFIRM: u64 = 2;
 const PEER_READABLE: u64 = 4;
 
 impl Offer {
-    pub(crate) fn encode(&self) -> [u64; 4] {
+    /// What a record says of it.
+    #[must_use]
+    pub fn encode(&self) -> [u64; 4] {
         let flag = |set: bool, bit: u64| if set { bit } else { 0 };
         let flags = flag(self.vectored, VECTORED)
             | flag(self.confirm, CONFIRM)
@@ -53,24 +56,31 @@ impl Offer {
     }
 
     /// The number of the arena in which the bytes lie.
-    pub(crate) fn arena(&self) -> Option<u32> {
+    #[must_use]
+    pub fn arena(&self) -> Option<u32> {
         self.peer_readable.then_some(self.key as u32)
     }
 }
 
 /// The receiver of an offer wants its bytes from `start` to `end` in fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClearToSend {
-    pub(crate) send: u64,
-    pub(crate) receive: u64,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
+pub struct ClearToSend {
+    /// The sender's request.
+    pub send: u64,
+    /// The receiver's.
+    pub receive: u64,
+    /// The first byte.
+    pub start: u64,
+    /// The first byte behind them.
+    pub end: u64,
     /// It could have read them through the kernel module: the next message is to be exposed to it.
-    pub(crate) expose: bool,
+    pub expose: bool,
 }
 
 impl ClearToSend {
-    pub(crate) fn encode(&self) -> ControlRecord {
+    /// What a record says of it.
+    #[must_use]
+    pub fn encode(&self) -> ControlRecord {
         let words = [self.send, self.receive, self.start, self.end];
         ControlRecord::new(CLEAR_TO_SEND, self.expose.into(), words)
     }
@@ -79,25 +89,29 @@ impl ClearToSend {
 /// The receiver reads from the front, and asks the sender to write from the back. Where to stands
 /// in the receiver's line, and not here: any peer of the sender can write a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SplitRequest {
-    pub(crate) send: u64,
+pub struct SplitRequest {
+    /// The sender's request.
+    pub send: u64,
     /// The receiver's line.
-    pub(crate) line: u32,
+    pub line: u32,
 }
 
 impl SplitRequest {
-    pub(crate) fn encode(&self) -> ControlRecord {
+    /// What a record says of it.
+    #[must_use]
+    pub fn encode(&self) -> ControlRecord {
         ControlRecord::new(SPLIT_COPY, 0, [self.send, self.line.into()])
     }
 }
 
 /// Of which message a fragment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transfer {
+pub enum Transfer {
     /// The eager message that is coming from the peer: its next bytes.
     Eager,
     /// A message, or bytes of a region, that a receive of the peer asked for.
     Asked {
+        /// The receive.
         receive: u64,
         /// The first byte of the fragment.
         at: u64,
@@ -106,16 +120,21 @@ pub(crate) enum Transfer {
 
 /// A one-sided access that goes through the owner of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RegionAccess {
+pub struct RegionAccess {
     /// The request of who asks.
-    pub(crate) id: u64,
-    pub(crate) key: u64,
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
+    pub id: u64,
+    /// The key of the region.
+    pub key: u64,
+    /// The first byte in it.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u64,
 }
 
 impl RegionAccess {
-    pub(crate) fn encode(&self, kind: u8) -> ControlRecord {
+    /// What a record says of it.
+    #[must_use]
+    pub fn encode(&self, kind: u8) -> ControlRecord {
         ControlRecord::new(kind, 0, [self.id, self.key, self.offset, self.len])
     }
 
@@ -131,7 +150,7 @@ impl RegionAccess {
 
 /// What became of a request that the peer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Done {
+pub enum Done {
     /// The receiver has all bytes, which came by this path.
     Received(Path),
     /// The offer is taken back; nobody had matched it.
@@ -148,7 +167,9 @@ pub(crate) enum Done {
 }
 
 impl Done {
-    pub(crate) fn encode(self, id: u64) -> ControlRecord {
+    /// What a record says of it.
+    #[must_use]
+    pub fn encode(self, id: u64) -> ControlRecord {
         let (what, value) = match self {
             Self::Received(path) => (0, path.index() as u64),
             Self::Retracted => (1, 0),
@@ -179,7 +200,7 @@ impl Done {
 
 /// Something about a peer has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Update {
+pub enum Update {
     /// How it keeps up with this endpoint's messages.
     Pace(ReceiverPace),
     /// Where it runs.
@@ -189,7 +210,9 @@ pub(crate) enum Update {
 }
 
 impl Update {
-    pub(crate) fn encode(self) -> ControlRecord {
+    /// What a record says of it.
+    #[must_use]
+    pub fn encode(self) -> ControlRecord {
         let (which, value) = match self {
             Self::Pace(pace) => (0, u64::from(pace == ReceiverPace::Slow)),
             Self::Place(place) => (1, u64::from_le_bytes(place.to_bytes())),

@@ -5,8 +5,8 @@ use limic_shm::segment::LOAN_FLAGS;
 use limic_topology::Place;
 use proptest::prelude::*;
 
-use super::any_record::any_record;
-use super::*;
+use crate::any_record::any_record;
+use crate::*;
 
 fn bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()

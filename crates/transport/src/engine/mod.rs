@@ -21,7 +21,6 @@ pub(crate) mod control;
 pub(crate) mod cx;
 pub(crate) mod envelope;
 mod fabric;
-pub(crate) mod frame;
 mod heap;
 mod identity;
 pub(crate) mod matching;

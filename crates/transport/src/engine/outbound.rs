@@ -5,6 +5,7 @@
 //!   peers share, and a private one from the record on that announces it.
 //! - The peer is rung after each record if it sleeps.
 
+use limic_records::{self as frame, ControlRecord, EAGER, IMMEDIATE_BYTES, RING_SWITCH, WORDS};
 use limic_shm::control::PeerDoorbell;
 use limic_shm::process;
 use limic_shm::ring::Mapped;
@@ -14,7 +15,6 @@ use limic_shm::ring::wakeup::Waker;
 
 use crate::buffer::{Skip, gather, gather_behind, gather_part, put_words};
 use crate::counters::Row;
-use crate::engine::frame::{self, ControlRecord, EAGER, IMMEDIATE_BYTES, RING_SWITCH, WORDS};
 use crate::raw::RawSlice;
 
 /// Payload that fits a slot of the shared ring.

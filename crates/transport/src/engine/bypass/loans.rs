@@ -2,10 +2,10 @@
 //! `receive` does it with messages that are copied.
 
 use limic_pools::arena::LoanHold;
+use limic_records as frame;
 
 use crate::engine::cx::Cx;
-use crate::engine::envelope::Envelope;
-use crate::engine::frame;
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::progress::dispatch;
 use crate::engine::progress::rings::{self, ReceiveRings};
 use crate::engine::protocol::arena_message;

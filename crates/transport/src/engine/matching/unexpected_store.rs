@@ -3,11 +3,11 @@
 
 use limic_matching::UnexpectedId;
 use limic_pools::arena::ArenaMessage;
+use limic_records::Offer;
 use limic_shm::world::FIRST_GENERATION;
 
 use crate::Status;
-use crate::engine::envelope::Envelope;
-use crate::engine::frame::Offer;
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::request::Slot;
 use crate::error::PeerFailure;
 use crate::raw::{ClaimId, RequestId};

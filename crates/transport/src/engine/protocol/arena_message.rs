@@ -6,13 +6,13 @@ use std::os::fd::AsFd;
 use limic_policy::Path;
 use limic_policy::slow_receiver::LONG;
 use limic_pools::arena::{ArenaMessage, LoanHold};
+use limic_records::{self as frame, ControlRecord, Violation};
 use limic_shm::control::Sent;
 
 use crate::buffer::{ReceiveBuffer, append};
 use crate::engine::control::{counting, pace};
 use crate::engine::cx::Cx;
-use crate::engine::envelope::Envelope;
-use crate::engine::frame::{self, ControlRecord, Violation};
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::outbox;
 use crate::engine::peer::greeting;

@@ -13,12 +13,12 @@
 use limic_policy::Path;
 use limic_policy::select::fragments;
 use limic_pools::staging::StagingPool;
+use limic_records as frame;
 use limic_shm::segment::STAGING_PAGE;
 
 use crate::buffer::{gather_part, total};
 use crate::counters::Recorder;
 use crate::engine::cx::Cx;
-use crate::engine::frame;
 use crate::engine::outbound::InlineFragment;
 use crate::engine::peer::pair::ShmPair;
 use crate::engine::peer::table::{Channel, PeerEntry, PeerState};

@@ -1,12 +1,12 @@
 //! Loans: messages that the application writes into an arena, and that are taken where they lie.
 
 use limic_policy::{Path, select};
+use limic_records as frame;
 use limic_shm::segment::LOAN_FLAGS;
 
 use crate::buffer::ReceiveBuffer;
 use crate::engine::control::{budget, counting, pace};
 use crate::engine::cx::Cx;
-use crate::engine::frame;
 use crate::engine::matching::posted::query;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::peer::table::{Channel, PeerState};

@@ -1,8 +1,9 @@
 //! A long message is offered to its receiver, who says how the bytes go.
 
+use limic_records::{self as frame, Offer};
+
 use crate::buffer::SendBuffer;
 use crate::engine::cx::Cx;
-use crate::engine::frame::{self, Offer};
 use crate::engine::heap::HeapPlace;
 use crate::engine::protocol::arena_message;
 use crate::engine::request::{SendStage, Sending, Slot};

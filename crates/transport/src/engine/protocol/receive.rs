@@ -2,12 +2,12 @@
 
 use limic_policy::Path;
 use limic_pools::staging::BufferDescriptor;
+use limic_records::{Offer, Violation};
 
 use crate::buffer::{ReceiveBuffer, SingleSlice, Source};
 use crate::engine::control::{budget, counting, pace};
 use crate::engine::cx::Cx;
-use crate::engine::envelope::Envelope;
-use crate::engine::frame::{Offer, Violation};
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::matching::many::ManyRoom;
 use crate::engine::matching::posted::query;
 use crate::engine::matching::unexpected::kept_bytes;

@@ -3,13 +3,13 @@
 use limic_policy::Path;
 use limic_policy::select::SendPlan;
 use limic_pools::staging::StagingPool;
+use limic_records::{PUT, RegionAccess};
 
 use crate::Result;
 use crate::buffer::{SendBuffer, total};
 use crate::counters::Event;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
-use crate::engine::frame::{PUT, RegionAccess};
 use crate::engine::outbox;
 use crate::engine::peer::pair::{PairState, ShmPair};
 use crate::engine::peer::table::{BacklogEntry, Channel, PeerState};

@@ -7,12 +7,12 @@
 
 use limic_policy::Path;
 use limic_policy::slow_receiver::LONG;
+use limic_records as frame;
 
 use crate::buffer::gather;
 use crate::counters::Event;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
-use crate::engine::frame;
 use crate::engine::protocol::arena_message;
 use crate::engine::protocol::eager::Message;
 

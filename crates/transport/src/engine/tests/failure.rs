@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 
+use limic_records as frame;
 use limic_shm::control::ControlError;
 use limic_shm::control::Process;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -15,7 +16,6 @@ use super::{
 use crate::engine::Engine;
 use crate::engine::contact::connections;
 use crate::engine::contact::failure::fail_peer;
-use crate::engine::frame;
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::{receive, regions};
 use crate::error::PeerFailure;

@@ -3,10 +3,10 @@
 use limic_policy::Path;
 use limic_policy::select::LONGEST_RECYCLED;
 use limic_pools::staging::{IDLE_LOOKS, Lease, MOST_BY_PEER};
+use limic_records::{self as frame, ControlRecord};
 
 use super::{attach_both, open_fragmenting, open_with, post, tags, turn};
 use crate::engine::Engine;
-use crate::engine::frame::{self, ControlRecord};
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::receive;
 use crate::raw::{Posted, RawSliceMut};

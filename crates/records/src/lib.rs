@@ -25,88 +25,135 @@
 //! | [`ARENA_RETIRED`] | | arena |
 //!
 //! Ids are those of requests at either end: a send id is its sender's, a receive id its receiver's.
+//!
+//! # Invariants
+//!
+//! - What a peer wrote is read once. [`Frame::decode`] refuses what makes no sense in any state of
+//!   an endpoint, and panics at nothing.
+//! - What was read of a record can be written again, and says the same ([`any_record`]).
 
+#![forbid(unsafe_code)]
+
+#[doc(hidden)]
+pub mod any_record;
 mod contents;
+mod envelope;
 
 use limic_pools::arena::ArenaMessage;
 use limic_pools::staging::BufferDescriptor;
-use limic_shm::bytes::{flagged, unflagged};
+use limic_shm::bytes::{Skip, Source, flagged, unflagged, words};
 
-pub(crate) use self::contents::{
-    ClearToSend, Done, Offer, RegionAccess, SplitRequest, Transfer, Update,
-};
-use super::envelope::Envelope;
-use crate::buffer::{Skip, Source, words};
+pub use self::contents::{ClearToSend, Done, Offer, RegionAccess, SplitRequest, Transfer, Update};
+pub use self::envelope::Envelope;
 
-pub(crate) const EAGER: u8 = 1;
-pub(crate) const EAGER_STAGED: u8 = 2;
-pub(crate) const EAGER_FRAGMENTED: u8 = 3;
-pub(crate) const READY_TO_SEND: u8 = 4;
-pub(crate) const ARENA: u8 = 5;
-pub(crate) const CLEAR_TO_SEND: u8 = 6;
-pub(crate) const SPLIT_COPY: u8 = 7;
-pub(crate) const FRAGMENT_STAGED: u8 = 8;
-pub(crate) const FRAGMENT_INLINE: u8 = 9;
-pub(crate) const DONE: u8 = 10;
-pub(crate) const RETRACT: u8 = 11;
-pub(crate) const GET: u8 = 12;
-pub(crate) const PUT: u8 = 13;
-pub(crate) const RING_GRANT: u8 = 14;
-pub(crate) const RING_SWITCH: u8 = 15;
-pub(crate) const UPDATE: u8 = 16;
-pub(crate) const LATENCY_PROBE: u8 = 17;
-pub(crate) const ARENA_RETIRED: u8 = 18;
+/// A message of the application, as its own payload.
+pub const EAGER: u8 = 1;
+/// A message that lies in a staging buffer.
+pub const EAGER_STAGED: u8 = 2;
+/// A message whose fragments follow.
+pub const EAGER_FRAGMENTED: u8 = 3;
+/// A message that its receiver has to ask for.
+pub const READY_TO_SEND: u8 = 4;
+/// A message in an arena of its sender.
+pub const ARENA: u8 = 5;
+/// The receiver asks for the bytes of an offer, in fragments.
+pub const CLEAR_TO_SEND: u8 = 6;
+/// The receiver asks the sender to write a part of an offer.
+pub const SPLIT_COPY: u8 = 7;
+/// A fragment in a staging buffer.
+pub const FRAGMENT_STAGED: u8 = 8;
+/// A fragment as the payload of its record.
+pub const FRAGMENT_INLINE: u8 = 9;
+/// A request of the peer is done.
+pub const DONE: u8 = 10;
+/// The sender wants its offer back.
+pub const RETRACT: u8 = 11;
+/// Bytes of a region are asked for.
+pub const GET: u8 = 12;
+/// Bytes for a region are offered.
+pub const PUT: u8 = 13;
+/// The receiver grants a private ring.
+pub const RING_GRANT: u8 = 14;
+/// The sender goes on in its private ring.
+pub const RING_SWITCH: u8 = 15;
+/// Something about the sender has changed.
+pub const UPDATE: u8 = 16;
+/// The time of a cache line between the two is measured.
+pub const LATENCY_PROBE: u8 = 17;
+/// An arena of the sender is no more.
+pub const ARENA_RETIRED: u8 = 18;
 
 /// Bit of a message's kind: the payload begins with the message's immediate word.
-pub(crate) const IMMEDIATE: u8 = 0x80;
+pub const IMMEDIATE: u8 = 0x80;
 
 /// Bytes of an immediate word ahead of a payload.
-pub(crate) const IMMEDIATE_BYTES: u64 = 8;
+pub const IMMEDIATE_BYTES: u64 = 8;
 
 /// Bytes of the offset ahead of a fragment in a record.
-pub(crate) const OFFSET_BYTES: u64 = 8;
+pub const OFFSET_BYTES: u64 = 8;
 
 /// Most words of a control record.
-pub(crate) const WORDS: usize = 6;
+pub const WORDS: usize = 6;
 
 /// What is wrong with what a peer sent.
-pub(crate) use limic_pools::Violation;
+pub use limic_pools::Violation;
 
 const SHORT: Violation = "a record that is too short for its kind";
 
 /// The kind of a record that brings a message, which may have an immediate word.
 #[inline(always)]
-pub(crate) fn message_kind(kind: u8, immediate: Option<u64>) -> u8 {
+#[must_use]
+pub fn message_kind(kind: u8, immediate: Option<u64>) -> u8 {
     kind | immediate.map_or(0, |_| IMMEDIATE)
 }
 
 /// Whether a record of this kind brings a message of the application.
-pub(crate) const fn is_message(kind: u8) -> bool {
+#[must_use]
+pub const fn is_message(kind: u8) -> bool {
     kind & !IMMEDIATE <= ARENA
 }
 
 /// A record of a peer, whose words were read once. What they say of this endpoint's requests, rings
 /// and memory is still to be checked by whom it concerns.
-pub(crate) enum Frame<'a, S: ?Sized> {
+#[derive(Debug)]
+pub enum Frame<'a, S: ?Sized> {
+    /// A message: its bytes.
     Eager(Envelope, Skip<&'a S>),
+    /// A message in a staging buffer.
     EagerStaged(Envelope, BufferDescriptor),
     /// A message of so many bytes; the flag says that its sender had to wait with the one before.
     EagerFragmented(Envelope, u64, bool),
+    /// A message that has to be asked for.
     ReadyToSend(Envelope, Offer),
+    /// A message in an arena.
     Arena(Envelope, ArenaMessage),
+    /// An offer is asked for.
     ClearToSend(ClearToSend),
+    /// A part of an offer is to be written.
     SplitCopy(SplitRequest),
+    /// A fragment in a staging buffer.
     FragmentStaged(Transfer, BufferDescriptor),
+    /// A fragment: its bytes.
     FragmentInline(Transfer, Skip<&'a S>),
+    /// What became of the request of this id.
     Done(u64, Done),
+    /// The send of this id is to be taken back.
     Retract(u64),
+    /// Bytes of a region are asked for.
     Get(RegionAccess),
+    /// Bytes for a region are offered.
     Put(RegionAccess),
+    /// The private ring of this number is granted.
     RingGrant(u32),
+    /// What follows comes through the private ring of this number.
     RingSwitch(u32),
+    /// Something about the peer has changed.
     Update(Update),
+    /// A line is to be answered, at the probe word of this number.
     LatencyProbe(u32),
+    /// The probe at the word of this number is over.
     LatencyProbeDone(u32),
+    /// The arena of this number is no more.
     ArenaRetired(u32),
 }
 
@@ -116,7 +163,7 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
     /// # Errors
     /// What makes no sense, whatever this endpoint's state.
     #[inline(always)]
-    pub(crate) fn decode(from: u32, kind: u8, tag: u64, record: &'a S) -> Result<Self, Violation> {
+    pub fn decode(from: u32, kind: u8, tag: u64, record: &'a S) -> Result<Self, Violation> {
         if is_message(kind) {
             return Self::decode_message(from, kind, tag, record);
         }
@@ -208,13 +255,15 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
 /// The length word of [`EAGER_FRAGMENTED`]. `stalled`: the sender had to wait with the message
 /// before.
 #[inline(always)]
-pub(crate) fn fragmented(len: u64, stalled: bool) -> u64 {
+#[must_use]
+pub fn fragmented(len: u64, stalled: bool) -> u64 {
     flagged(stalled.into(), len)
 }
 
 /// What such a word says: the length, and whether the sender had to wait.
 #[inline(always)]
-pub(crate) fn fragmented_from(word: u64) -> (u64, bool) {
+#[must_use]
+pub fn fragmented_from(word: u64) -> (u64, bool) {
     let (stalled, len) = unflagged(word);
     (len, stalled != 0)
 }
@@ -224,7 +273,7 @@ pub(crate) fn fragmented_from(word: u64) -> (u64, bool) {
 /// # Errors
 /// The record is too short.
 #[inline(always)]
-pub(crate) fn staged(record: &(impl Source + ?Sized)) -> Result<BufferDescriptor, Violation> {
+pub fn staged(record: &(impl Source + ?Sized)) -> Result<BufferDescriptor, Violation> {
     Ok(read::<2>(record)?.into())
 }
 
@@ -233,7 +282,7 @@ pub(crate) fn staged(record: &(impl Source + ?Sized)) -> Result<BufferDescriptor
 /// # Errors
 /// The record is too short.
 #[inline(always)]
-pub(crate) fn arena(record: &(impl Source + ?Sized)) -> Result<ArenaMessage, Violation> {
+pub fn arena(record: &(impl Source + ?Sized)) -> Result<ArenaMessage, Violation> {
     Ok(ArenaMessage::decode(read(record)?))
 }
 
@@ -253,15 +302,19 @@ fn number(word: u64) -> Result<u32, Violation> {
 
 /// A record of words before it has room in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ControlRecord {
-    pub(crate) kind: u8,
-    pub(crate) tag: u64,
+pub struct ControlRecord {
+    /// Its kind.
+    pub kind: u8,
+    /// Its tag.
+    pub tag: u64,
     words: [u64; WORDS],
     count: usize,
 }
 
 impl ControlRecord {
-    pub(crate) fn new<const N: usize>(kind: u8, tag: u64, given: [u64; N]) -> Self {
+    /// A record of these words.
+    #[must_use]
+    pub fn new<const N: usize>(kind: u8, tag: u64, given: [u64; N]) -> Self {
         const { assert!(N <= WORDS, "too many words for a record") };
         let mut words = [0; WORDS];
         words[..N].copy_from_slice(&given);
@@ -274,7 +327,8 @@ impl ControlRecord {
     }
 
     /// A record that brings a message.
-    pub(crate) fn message<const N: usize>(
+    #[must_use]
+    pub fn message<const N: usize>(
         kind: u8,
         tag: u64,
         immediate: Option<u64>,
@@ -291,13 +345,18 @@ impl ControlRecord {
         record
     }
 
-    pub(crate) fn words(&self) -> &[u64] {
+    /// Its payload.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
         &self.words[..self.count]
     }
 }
 
-#[cfg(any(test, fuzzing))]
-pub(crate) mod any_record;
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;
+
+/// The program of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
