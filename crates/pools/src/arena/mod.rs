@@ -2,8 +2,8 @@
 //!
 //! [`Arenas`] are those of this endpoint, made when the first loan is asked for: rooms in them are
 //! lent to the application (a loan), or to a peer with a message that goes ahead of it. A receiver
-//! gives room back by a release flag in the owner's segment. [`PeerArenas`] are those of one peer, as
-//! far as they are mapped here.
+//! gives room back by a release flag in the owner's segment. [`PeerArenas`] are those of one peer,
+//! as far as they are mapped here.
 //!
 //! # Invariants
 //!

@@ -1,9 +1,9 @@
 //! Staging memory: pages of an endpoint's segment through which messages take their two copies.
 //!
-//! [`StagingPool`] is the memory of one endpoint, for all of its peers. Of it, some buffers are used
-//! in turn (`pool`), and some a peer may keep for its reply (`recycled_pool`). [`StagingPair`] is
-//! what passes between the endpoint and one peer: it says which buffer a message goes into
-//! ([`Target`]), and what becomes of one that was read. A [`BufferDescriptor`] is what the one tells
+//! [`StagingPool`] is the memory of one endpoint, for all of its peers. Some of its buffers are
+//! used in turn (`pool`), and some a peer may keep for its reply (`recycled_pool`). [`StagingPair`]
+//! is what passes between the endpoint and one peer: it says which buffer a message goes into
+//! ([`Target`]), and what becomes of one that was read. A [`BufferDescriptor`] is what one tells
 //! the other.
 //!
 //! # Invariants

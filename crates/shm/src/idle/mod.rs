@@ -1,7 +1,7 @@
 //! How an endpoint waits: it spins, yields, sleeps, and is woken up.
 //!
-//! [`Backoff`] says when it does which of these; [`Wakeup`] is its sleep; [`Poller`] is its sleep in
-//! a poll loop of the application.
+//! [`Backoff`] says when it does which of these; [`Wakeup`] is its sleep; [`Poller`] its sleep in a
+//! poll loop of the application.
 
 mod backoff;
 mod poller;
