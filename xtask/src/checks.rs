@@ -61,18 +61,14 @@ pub(crate) fn settings() -> Result<(), Failure> {
 
 /// Parts of `limic` that need nothing of the kernel but memory: who owns buffers, and what is told
 /// of them. The rest needs memfds and sockets, which Miri does not have.
-const OWNERS: [&str; 8] = [
+const OWNERS: [&str; 4] = [
     "owners::",
     "buffer::",
     "engine::request::",
-    "engine::arena::slots",
-    "engine::arena::thread_rc",
-    "engine::staging::",
-    "engine::frame::",
     "engine::regions::",
 ];
 
-/// Matching, the rings on heap memory, and the owners of buffers, under Miri.
+/// Matching, records, the rings and pools on heap memory, and the owners of buffers, under Miri.
 pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {
     if let Err(why) = optional::miri() {
         summary.skip_check(&format!("Miri: {why}"));
@@ -93,12 +89,33 @@ pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {
             .run_tests(summary)
     };
     run(
-        &["-p", "limic-matching", "-p", "limic-ffi", "--"],
+        &[
+            "-p",
+            "limic-matching",
+            "-p",
+            "limic-ffi",
+            "-p",
+            "limic-records",
+            "--",
+        ],
         flags,
         summary,
     )?;
     run(
-        &["-p", "limic-shm", "--lib", "--", "ring::"],
+        &["-p", "limic-shm", "--lib", "--", "ring::", "bytes::"],
+        flags,
+        summary,
+    )?;
+    run(
+        &[
+            "-p",
+            "limic-pools",
+            "--lib",
+            "--",
+            "slots::",
+            "thread_rc::",
+            "staging::",
+        ],
         flags,
         summary,
     )?;

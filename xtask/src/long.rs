@@ -31,7 +31,7 @@ pub(crate) fn sanitizer(summary: &mut Summary) -> Result<(), Failure> {
             .run_tests(summary)
     };
     test(&["-p", "limic-shm", "--lib", "ring::"], summary)?;
-    test(&["-p", "limic", "--lib"], summary)?;
+    test(&["-p", "limic-pools", "-p", "limic", "--lib"], summary)?;
     test(
         &["-p", "limic-tests", "--test", "conformance", "threads"],
         summary,
@@ -127,6 +127,8 @@ pub(crate) fn aarch64(summary: &mut Summary) -> Result<(), Failure> {
         "limic-matching",
         "limic-bootstrap",
         "limic-policy",
+        "limic-pools",
+        "limic-records",
         "limic-topology",
         "limic-counters",
         "limic-settings",

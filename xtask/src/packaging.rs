@@ -9,7 +9,7 @@ use limic_runner::{Failure, Job, Summary, folders};
 use crate::optional;
 
 /// Crates that others depend on.
-const LIBRARIES: [&str; 14] = [
+const LIBRARIES: [&str; 16] = [
     "limic-matching",
     "limic-shm",
     "limic-copy",
@@ -20,9 +20,11 @@ const LIBRARIES: [&str; 14] = [
     "limic-ibverbs",
     "limic-bootstrap",
     "limic-policy",
+    "limic-pools",
     "limic-topology",
     "limic-counters",
     "limic-settings",
+    "limic-records",
     "limic",
 ];
 

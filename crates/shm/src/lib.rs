@@ -9,11 +9,13 @@
 //! - [`ring`]: the private line ring of one sender, the shared ring of many
 //!   senders, the release flags of pool chunks, and the wake-up flag. All of it is generic over
 //!   where the bytes live.
+//! - [`bytes`]: where bytes of messages come from and go to: rings, windows of segments, arenas.
 //! - [`owner`]: what an endpoint says in memory that only it can write: of split copies and
 //!   regions.
 //! - [`segment`]: the memfd, its layout, and how it is mapped and checked.
 //! - [`control`]: the Unix socket: hand-over of file descriptors, liveness, and
 //!   the event set on which an idle endpoint sleeps.
+//! - [`idle`]: how an endpoint waits: spins, yields, sleep.
 //! - [`world`]: the seams at which a simulator takes the place of clock, kernel and scheduler.
 //! - [`process`]: whether this is still the process that opened an endpoint.
 
@@ -22,7 +24,11 @@ pub mod ring;
 pub mod sync;
 
 #[cfg(not(loom))]
+pub mod bytes;
+#[cfg(not(loom))]
 pub mod control;
+#[cfg(not(loom))]
+pub mod idle;
 #[cfg(not(loom))]
 pub mod process;
 #[cfg(not(loom))]

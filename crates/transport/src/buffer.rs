@@ -1,98 +1,20 @@
 //! The one place where message bytes are touched: buffers of operations under way, and copies
-//! between them and shared memory.
+//! between them and shared memory (`limic_shm::bytes`).
 
-mod memory;
 mod operations;
 mod slices;
 
-use std::collections::TryReserveError;
-
-use limic_shm::ring::StoreMode;
-
-pub(crate) use memory::{ArenaBytes, PrivateBytes, Skip, Window};
+pub(crate) use limic_shm::bytes::{
+    PrivateBytes, Sink, Skip, Source, Window, append, word_at, words,
+};
 pub(crate) use operations::{ReceiveBuffer, SendBuffer, SingleSlice};
 pub(crate) use slices::{gather, gather_behind, gather_part, total};
-
-/// Where bytes of a message go.
-pub(crate) trait Sink {
-    /// Copies `len` bytes to offset `at`.
-    ///
-    /// # Safety
-    /// `from` is valid for `len` bytes and `at + len` is within the sink.
-    unsafe fn put(&mut self, at: u64, from: *const u8, len: usize);
-}
-
-/// Where bytes of a message come from.
-pub(crate) trait Source {
-    /// Bytes that can be read.
-    fn len(&self) -> u64;
-
-    /// Copies `len` bytes from offset `at`.
-    ///
-    /// # Safety
-    /// `to` is valid for `len` bytes and `at + len` is within [`len`](Self::len).
-    unsafe fn get(&self, at: u64, to: *mut u8, len: usize);
-
-    /// The same, to memory that is written as `how` says, if these are a peer's bytes.
-    ///
-    /// # Safety
-    /// As [`get`](Self::get).
-    unsafe fn get_to(&self, _how: StoreMode, at: u64, to: *mut u8, len: usize) {
-        // SAFETY: the caller's promise.
-        unsafe { self.get(at, to, len) }
-    }
-}
-
-/// Reads up to `N` words from the start of a record; missing ones are 0.
-#[inline(always)]
-pub(crate) fn words<const N: usize>(source: &(impl Source + ?Sized)) -> [u64; N] {
-    let mut words = [0_u64; N];
-    let start = words.as_mut_ptr().cast::<u8>();
-    let whole = N * 8;
-    // SAFETY: the lengths are within both; every bit pattern is a `u64`. One that is known
-    // beforehand is a few loads.
-    unsafe {
-        if source.len() >= whole as u64 {
-            source.get(0, start, whole);
-        } else {
-            source.get(0, start, source.len() as usize);
-        }
-    }
-    words
-}
-
-/// Reads word number `index` of a record; a missing one is 0.
-#[inline(always)]
-pub(crate) fn word_at(source: &(impl Source + ?Sized), index: u64) -> u64 {
-    let [word] = words(&Skip {
-        inner: source,
-        skip: index * size_of::<u64>() as u64,
-    });
-    word
-}
 
 /// Writes words to the start of a record.
 #[inline]
 pub(crate) fn put_words(sink: &mut impl Sink, words: &[u64]) {
     // SAFETY: the slice is valid for its bytes, and callers reserve as many.
     unsafe { sink.put(0, words.as_ptr().cast::<u8>(), size_of_val(words)) }
-}
-
-/// The bytes of a source as a private vector, appended to `into`.
-///
-/// # Errors
-/// There is no memory for them.
-pub(crate) fn append(
-    source: &(impl Source + ?Sized),
-    into: &mut Vec<u8>,
-) -> Result<(), TryReserveError> {
-    let (old, len) = (into.len(), source.len() as usize);
-    into.try_reserve(len)?;
-    // SAFETY: room for `len` bytes was just reserved behind the `old` ones.
-    unsafe { source.get(0, into.as_mut_ptr().add(old), len) }
-    // SAFETY: the bytes up to the new length have just been written.
-    unsafe { into.set_len(old + len) }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -150,13 +72,5 @@ mod tests {
         receive.copy_from(2, 5, &[1_u8, 2, 3, 4, 5, 6][..]);
         receive.copy_from(9, 5, &[7_u8, 8, 9][..]);
         assert_eq!(out, [0, 0, 1, 2, 3, 4, 5, 0, 0, 7]);
-    }
-
-    #[test]
-    fn words_cross_as_bytes() {
-        let bytes: Vec<u8> = [1_u64, 2, 3].iter().flat_map(|w| w.to_ne_bytes()).collect();
-        assert_eq!(words::<4>(&bytes[..]), [1, 2, 3, 0]);
-        assert_eq!(words::<2>(&bytes[..]), [1, 2]);
-        assert_eq!([0, 2, 3].map(|index| word_at(&bytes[..], index)), [1, 3, 0]);
     }
 }

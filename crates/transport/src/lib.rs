@@ -155,7 +155,7 @@ pub mod internals {
 #[doc(hidden)]
 pub mod fuzzing {
     pub fn any_record(kind: u8, tag: u64, payload: &[u8]) {
-        crate::engine::frame::any_record::any_record(kind, tag, payload);
+        limic_records::any_record::any_record(kind, tag, payload);
     }
     pub fn any_greeting(bytes: &[u8]) {
         crate::engine::peer::greeting::any_greeting(bytes);

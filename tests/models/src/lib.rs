@@ -3,7 +3,7 @@
 
 #![cfg(all(loom, test))]
 
-#[path = "../../../crates/transport/src/engine/arena/thread_rc.rs"]
+#[path = "../../../crates/pools/src/arena/thread_rc.rs"]
 mod thread_rc;
 #[path = "../../../crates/ofi/src/turns.rs"]
 #[expect(dead_code, reason = "calls that give up after a time are no model's")]

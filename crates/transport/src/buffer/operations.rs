@@ -1,8 +1,8 @@
 //! Buffers of operations under way.
 
+use limic_shm::bytes::StoreHint;
 use limic_shm::ring::{self, StoreMode};
 
-use super::memory::StoreHint;
 use super::slices::{Slices, gather_part, total, walk};
 use super::{Sink, Source};
 use crate::raw::{RawSlice, RawSliceMut};

@@ -5,6 +5,8 @@ mod requests;
 
 use std::os::fd::OwnedFd;
 
+use limic_pools::arena::{Loan, NoRoom};
+
 use super::Engine;
 use super::bypass::{loans as loan_bypass, receive as receive_bypass};
 use super::contact::{connections, fabric};
@@ -104,8 +106,8 @@ impl Engine {
 impl Engine {
     #[inline(always)]
     pub(crate) fn borrow_loan(&mut self, len: usize) -> Result<RawLoan> {
-        if let Some(loan) = self.cx.arenas.borrow_again(len) {
-            return Ok(loan);
+        if let Some(Loan { start, id }) = self.cx.arenas.borrow_again(len) {
+            return Ok(RawLoan { start, len, id });
         }
         self.borrow_loan_slow(len)
     }
@@ -115,9 +117,16 @@ impl Engine {
         if work::has_slow_work(&self.cx) {
             self.progress();
         }
-        match self.cx.arenas.borrow(len) {
+        let borrowed = match self.cx.arenas.borrow(len) {
             Err(_) if self.progress() => self.cx.arenas.borrow(len),
             borrowed => borrowed,
+        };
+        match borrowed {
+            Ok(Loan { start, id }) => Ok(RawLoan { start, len, id }),
+            Err(full @ NoRoom::Full { .. }) => Err(Error::NoMemory(format!(
+                "{full}, or raise LIMIC_LOAN_BYTES"
+            ))),
+            Err(NoRoom::Segment(error)) => Err(Error::NoMemory(error.to_string())),
         }
     }
 

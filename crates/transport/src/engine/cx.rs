@@ -1,7 +1,11 @@
 //! The context of protocol code: the components of one endpoint.
 
-use super::arena::Arenas;
+use limic_pools::arena::Arenas;
+use limic_pools::staging::StagingPool;
+use limic_shm::idle::Wakeup;
+
 use super::fabric::FabricChannel;
+use super::heap::HeapArenas;
 use super::identity::Identity;
 use super::matching::Matching;
 use super::memory::OwnMemory;
@@ -10,9 +14,7 @@ use super::peer::sockets::Sockets;
 use super::peer::table::Peers;
 use super::regions::Regions;
 use super::request::Requests;
-use super::staging::pool::StagingPool;
 use super::transfers::Transfers;
-use super::wakeup::Wakeup;
 use crate::counters::Recorder;
 use crate::settings::Settings;
 
@@ -31,6 +33,7 @@ pub(crate) struct Cx {
     pub(crate) quarantine: Quarantine,
     pub(crate) staging: StagingPool,
     pub(crate) arenas: Arenas,
+    pub(crate) heap: HeapArenas,
     pub(crate) regions: Regions,
     pub(crate) transfers: Transfers,
     pub(crate) fabric: FabricChannel,

@@ -1,31 +1,25 @@
-//! Who sent a message, and under which tag.
+//! What a receiver is told of a message.
+
+pub(crate) use limic_records::Envelope;
 
 use crate::error::Outcome;
 use crate::{Error, Peer, Status, Tag};
 
-/// A message as matching sees it, and its immediate word, which receivers are told beside the
-/// bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Envelope {
-    pub(crate) from: u32,
-    pub(crate) tag: u64,
-    pub(crate) immediate: Option<u64>,
+/// What a receiver is told, by who sent the message and under which tag.
+pub(crate) trait Told {
+    /// The same of a message that has `len` bytes.
+    fn status(&self, len: u64) -> Status;
+
+    /// The outcome of a receive with `room` bytes of room, of a message of `sent` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`]: the message is longer than the room.
+    fn outcome(&self, sent: u64, room: u64) -> Outcome;
 }
 
-impl Envelope {
-    /// A message without an immediate word.
+impl Told for Envelope {
     #[inline(always)]
-    pub(crate) const fn new(from: u32, tag: u64) -> Self {
-        Self {
-            from,
-            tag,
-            immediate: None,
-        }
-    }
-
-    /// What a receiver is told of the message if it has `len` bytes.
-    #[inline(always)]
-    pub(crate) fn status(&self, len: u64) -> Status {
+    fn status(&self, len: u64) -> Status {
         Status {
             peer: Peer(self.from),
             tag: Tag(self.tag),
@@ -34,12 +28,8 @@ impl Envelope {
         }
     }
 
-    /// The outcome of a receive with `room` bytes of room, of a message of `sent` bytes.
-    ///
-    /// # Errors
-    /// [`Error::Truncated`]: the message is longer than the room.
     #[inline]
-    pub(crate) fn outcome(&self, sent: u64, room: u64) -> Outcome {
+    fn outcome(&self, sent: u64, room: u64) -> Outcome {
         if sent > room {
             return Err(Error::Truncated {
                 peer: Peer(self.from),

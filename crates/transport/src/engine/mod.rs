@@ -14,7 +14,6 @@
 //! 6. `request`: the operation is complete, and the application asks for its outcome.
 
 mod api;
-pub(crate) mod arena;
 mod bypass;
 mod close;
 mod contact;
@@ -22,7 +21,7 @@ pub(crate) mod control;
 pub(crate) mod cx;
 pub(crate) mod envelope;
 mod fabric;
-pub(crate) mod frame;
+mod heap;
 mod identity;
 pub(crate) mod matching;
 mod memory;
@@ -31,21 +30,19 @@ mod outbound;
 mod outbox;
 pub(crate) mod patience;
 pub(crate) mod peer;
-mod process;
 pub(crate) mod progress;
 pub(crate) mod protocol;
 mod regions;
 pub(crate) mod request;
 mod splits;
-pub(crate) mod staging;
 #[cfg(test)]
 mod tests;
 mod transfers;
 mod waiting;
-pub(crate) mod wakeup;
 
 use core::time::Duration;
 
+use limic_pools::staging::IDLE_LOOKS;
 use limic_shm::world::Instant;
 
 use self::contact::{connections, failure};
@@ -57,8 +54,7 @@ use self::patience::Awaited;
 use self::peer::notes::Note;
 use self::progress::rings::ReceiveRings;
 use self::progress::{fabric as fabric_progress, work};
-use self::protocol::{arena_message, rendezvous, send_ahead};
-use self::staging::pair::IDLE_LOOKS;
+use self::protocol::{arena_message, rendezvous};
 use crate::Result;
 use crate::counters::Event;
 use crate::engine_cell::without_unwinding;
@@ -141,10 +137,11 @@ impl Engine {
         if now_and_then {
             locality::check_cpu(&mut self.cx);
             line_latency::probe_next_peer(&mut self.cx);
-            send_ahead::retire_send_ahead(&mut self.cx);
+            let retired = self.cx.arenas.retire_idle_send_ahead();
+            arena_message::retire(&mut self.cx, &retired);
             self.give_back_idle(self.turns / SOCKETS_WHILE_BUSY);
         }
-        if self.cx.arenas.heap.has_known() {
+        if self.cx.heap.has_known() {
             arena_message::retire_gone(&mut self.cx);
         }
         for (ring, peer) in self.cx.memory.take_switched() {

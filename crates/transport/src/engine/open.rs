@@ -1,15 +1,20 @@
 //! An endpoint is opened: a segment, a socket to be found at, and nothing else.
 
 use limic_policy::Path;
+use limic_policy::select::LONGEST_RECYCLED;
+use limic_policy::select::fragments::BUFFERS_IN_FRAGMENT;
+use limic_pools::arena::Arenas;
+use limic_pools::staging::{self, StagingPool};
+use limic_shm::idle::{Poller, Wakeup};
 use limic_shm::ring::shared::SharedConsumer;
 use limic_shm::ring::wakeup::{AsymmetricFence, Sleeper};
 use limic_shm::ring::{PackedFlags, ReleaseFlags, instructions};
 use limic_shm::segment::{Geometry, LOAN_FLAGS, OwnSegment, Placement, Shape};
 use limic_topology::OwnPlace;
 
-use super::arena::Arenas;
 use super::cx::Cx;
 use super::fabric::FabricChannel;
+use super::heap::HeapArenas;
 use super::identity::Identity;
 use super::matching::Matching;
 use super::memory::OwnMemory;
@@ -21,14 +26,14 @@ use super::progress::rings::ReceiveRings;
 use super::regions::Regions;
 use super::request::Requests;
 use super::splits::OwnSplits;
-use super::staging::pool::StagingPool;
 use super::transfers::Transfers;
-use super::wakeup::Wakeup;
-use super::wakeup::poller::Poller;
 use crate::counters::{self, Recorder};
 use crate::kmod::Device;
 use crate::settings::Settings;
 use crate::{Address, Error, Result};
+
+// What the selector sends as a reply in recycled buffers, the peer may keep.
+const _: () = assert!(LONGEST_RECYCLED == staging::LONGEST_RECYCLED);
 
 /// The rings that a new endpoint reads, and everything else of it.
 pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
@@ -67,8 +72,14 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
         peers: Peers::new(counters.shared_row()),
         sockets,
         quarantine: Quarantine::default(),
-        staging: StagingPool::new(segment.staging(), staging_flags, shape.staging_buffer_bytes),
+        staging: StagingPool::new(
+            segment.staging(),
+            staging_flags,
+            shape.staging_buffer_bytes,
+            BUFFERS_IN_FRAGMENT * u64::from(shape.staging_buffer_bytes),
+        ),
         arenas: Arenas::new(loan_flags, placement, loan_bytes),
+        heap: HeapArenas::default(),
         regions: Regions::default(),
         transfers: Transfers::new(
             Device::open(settings.allowed().contains(Path::Kmod)),

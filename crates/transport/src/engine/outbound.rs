@@ -5,6 +5,7 @@
 //!   peers share, and a private one from the record on that announces it.
 //! - The peer is rung after each record if it sleeps.
 
+use limic_records::{self as frame, ControlRecord, EAGER, IMMEDIATE_BYTES, RING_SWITCH, WORDS};
 use limic_shm::control::PeerDoorbell;
 use limic_shm::process;
 use limic_shm::ring::Mapped;
@@ -14,7 +15,6 @@ use limic_shm::ring::wakeup::Waker;
 
 use crate::buffer::{Skip, gather, gather_behind, gather_part, put_words};
 use crate::counters::Row;
-use crate::engine::frame::{self, ControlRecord, EAGER, IMMEDIATE_BYTES, RING_SWITCH, WORDS};
 use crate::raw::RawSlice;
 
 /// Payload that fits a slot of the shared ring.
@@ -55,7 +55,7 @@ pub(crate) struct Outbound {
     pending_switch: Option<(u32, LineProducer<Mapped>)>,
     waker: Waker<Mapped>,
     doorbell: PeerDoorbell,
-    /// Where the wake-ups are counted.
+    /// What comes from the peer, and how often it is woken.
     counts: Row,
     /// Most bytes in a record.
     longest_record: u64,
@@ -298,5 +298,22 @@ impl Outbound {
         self.doorbell.ring();
         self.counts.rang();
         true
+    }
+}
+
+impl limic_pools::staging::Peer for Outbound {
+    #[inline(always)]
+    fn wake(&mut self) {
+        self.wake();
+    }
+
+    #[inline(always)]
+    fn received_bytes(&self) -> u64 {
+        self.counts.received_bytes()
+    }
+
+    #[inline(always)]
+    fn is_counted(&self) -> bool {
+        self.counts.is_own()
     }
 }

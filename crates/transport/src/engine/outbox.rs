@@ -1,7 +1,8 @@
 //! What goes to a peer behind everything that waits for it.
 
+use limic_records::ControlRecord;
+
 use super::cx::Cx;
-use super::frame::ControlRecord;
 use super::peer::table::{BacklogEntry, Channel, PeerState};
 
 /// Answers that wait for one peer at a time: those to records that it may send again and again,

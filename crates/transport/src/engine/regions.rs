@@ -9,12 +9,12 @@
 use core::time::Duration;
 use std::collections::HashMap;
 
+use limic_records::Done;
 use limic_shm::owner::region::{RegionTable, RegionTerms};
 use limic_shm::ring::Mapped;
 use limic_shm::segment::OwnSegment;
 use limic_shm::world::Instant;
 
-use super::frame::Done;
 use super::peer::inquiry::Inquiry;
 use crate::parts::Parts;
 use crate::raw::{Access, RawSliceMut, RegionId};

@@ -1,10 +1,11 @@
-//! Long messages under way that progress has to push.
+//! Long messages under way that progress has to push, and loans that went as messages.
 
 use std::collections::VecDeque;
 
 use crate::engine::request::Slot;
 use crate::engine::splits::OwnSplits;
 use crate::kmod::Device;
+use crate::raw::RequestId;
 
 /// Bytes that a sender moves in long fragments, once it has waited so long that it yielded.
 const OVERSUBSCRIBED_BYTES: u64 = 1 << 20;
@@ -22,6 +23,8 @@ pub(crate) struct Transfers {
     pub(crate) copies: VecDeque<Slot>,
     /// Where both ends say how far they are with copies of which each does a part.
     pub(crate) splits: OwnSplits,
+    /// Loans that went as ordinary messages, by request.
+    pub(crate) loans: Vec<(RequestId, u64)>,
     /// Bytes that still go as if the receiver did not run beside the sender.
     oversubscribed: u64,
     /// The kernel module, if this process may use it.
@@ -34,6 +37,7 @@ impl Transfers {
             asked_by: VecDeque::new(),
             copies: VecDeque::new(),
             splits,
+            loans: Vec::new(),
             oversubscribed: 0,
             kmod,
         }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use limic_shm::idle::{Backoff, Step};
 use limic_shm::world;
 
 use super::Engine;
@@ -10,7 +11,6 @@ use super::control::locality;
 use super::patience::{self, Awaited, Patience};
 use super::peer::sockets::TIMER;
 use super::progress::work;
-use super::wakeup::backoff::{Backoff, Step};
 use crate::counters::Event;
 
 /// The longest sleep without looking around: a guard against a peer that meddles with the wake-up

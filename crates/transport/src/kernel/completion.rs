@@ -4,7 +4,7 @@ use limic_copy::Ended;
 use limic_policy::{Path, select};
 
 use super::{KernelEngine, Operation};
-use crate::engine::envelope::Envelope;
+use crate::engine::envelope::{Envelope, Told};
 use crate::error::Outcome;
 use crate::{Error, Peer};
 

@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::os::fd::AsFd;
 
+use limic_shm::idle::{Backoff, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{KernelEngine, Operation, Sending};
@@ -10,7 +11,6 @@ use crate::Selector;
 use crate::counters::Event;
 use crate::engine::matching::posted::query;
 use crate::engine::patience::{self, Awaited, Patience};
-use crate::engine::wakeup::backoff::{Backoff, Step};
 use crate::error::Outcome;
 use crate::raw::RequestId;
 

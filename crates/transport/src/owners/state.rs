@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
-use crate::engine::envelope::Envelope;
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::request::{Operation, Requests as Table, Slot, sent};
 use crate::parts::Parts;
 use crate::raw::{Posted, RequestId};

@@ -2,8 +2,9 @@
 
 use std::any::Any;
 
+use limic_pools::arena::LoanHold;
+
 use super::{Posted, Requests};
-use crate::engine::protocol::arena_message::LoanHold;
 use crate::{Peer, Result, Selector, Status, Tag};
 
 /// Room in the segment, lent by [`Loans::borrow_loan`](crate::raw::Loans::borrow_loan).

@@ -4,7 +4,7 @@ use crate::buffer::ReceiveBuffer;
 use crate::engine::Engine;
 use crate::engine::bypass::receive::{self as receive_bypass, Bypass, Round};
 use crate::engine::contact::connections;
-use crate::engine::envelope::Envelope;
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::progress::work;
 use crate::engine::protocol::{assembly, receive, send};
 use crate::engine::request::Incoming;

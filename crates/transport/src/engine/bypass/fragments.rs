@@ -2,14 +2,14 @@
 //! into the receive buffer as soon as it is there, past the table of requests (`receive`).
 
 use limic_policy::select::LONGEST_RECYCLED;
+use limic_pools::staging::BufferDescriptor;
+use limic_records as frame;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 use limic_shm::segment::STAGING_PAGE;
 
 use crate::buffer::{ReceiveBuffer, Source, word_at, words};
 use crate::engine::cx::Cx;
-use crate::engine::frame;
-use crate::engine::frame::descriptor::BufferDescriptor;
 use crate::engine::progress::rings;
 use crate::engine::protocol::staged;
 

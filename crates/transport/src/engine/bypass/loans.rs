@@ -1,12 +1,14 @@
 //! A loan is taken out of its sender's ring, past the queues, if nothing is in the way: as
 //! `receive` does it with messages that are copied.
 
+use limic_pools::arena::LoanHold;
+use limic_records as frame;
+
 use crate::engine::cx::Cx;
-use crate::engine::envelope::Envelope;
-use crate::engine::frame;
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::progress::dispatch;
 use crate::engine::progress::rings::{self, ReceiveRings};
-use crate::engine::protocol::arena_message::{self, LoanHold};
+use crate::engine::protocol::arena_message;
 use crate::raw::{Hold, RawLoaned};
 use crate::{Selector, Status};
 

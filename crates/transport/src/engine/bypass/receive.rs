@@ -5,6 +5,7 @@
 //! posted (none is older) and no message waits (none came before). Both are looked at again after
 //! everything that could have changed them.
 
+use limic_records as frame;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 
@@ -13,7 +14,6 @@ use crate::Selector;
 use crate::buffer::ReceiveBuffer;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
-use crate::engine::frame;
 use crate::engine::progress::dispatch;
 use crate::engine::progress::rings::{self, ReceiveRings};
 use crate::engine::protocol::{assembly, staged};

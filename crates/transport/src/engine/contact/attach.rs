@@ -4,6 +4,8 @@ use std::os::fd::AsFd;
 
 use limic_policy::select::{self, LONGEST_EAGER};
 use limic_policy::{Capabilities, INLINE_CAPACITY, Path};
+use limic_pools::arena::PeerArenas;
+use limic_pools::staging::StagingPair;
 use limic_shm::control::PeerDoorbell;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::wakeup::Waker;
@@ -11,7 +13,6 @@ use limic_shm::ring::{PackedFlags, ReleaseFlags};
 use limic_shm::segment::{LOAN_FLAGS, PeerSegment};
 
 use crate::counters::Event;
-use crate::engine::arena::peer_arenas::PeerArenas;
 use crate::engine::control::{counting, locality, spins};
 use crate::engine::cx::Cx;
 use crate::engine::outbound::Outbound;
@@ -19,7 +20,6 @@ use crate::engine::peer::copies::SingleCopy;
 use crate::engine::peer::greeting::{Greeting, Pending};
 use crate::engine::peer::pair::{MappedPeer, Met, ShmPair};
 use crate::engine::peer::table::{Channel, PeerState};
-use crate::engine::staging::pair::StagingPair;
 use crate::single_copy::RemoteProcess;
 
 /// Why the segment of a peer is not mapped.
@@ -104,10 +104,10 @@ pub(crate) fn attach(cx: &mut Cx, peer: u32, index: u32, greeting: &Greeting, ma
             mapped.producer,
             mapped.waker,
             mapped.doorbell,
-            counts.clone(),
+            counts,
             longest_record,
         ),
-        staging: StagingPair::new(mapped.segment.staging(), mapped.released, counts),
+        staging: StagingPair::new(mapped.segment.staging(), mapped.released),
         arenas: PeerArenas::new(mapped.loans_released),
         copies,
         segment: mapped.segment,

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use limic_shm::control::Process;
 use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, Received, Sent};
 use limic_shm::world::{self, Instant};
 
@@ -12,7 +13,6 @@ use crate::engine::cx::Cx;
 use crate::engine::peer::greeting::{self, Pending};
 use crate::engine::peer::sockets::Happened;
 use crate::engine::peer::table::PeerState;
-use crate::engine::process::Process;
 use crate::error::PeerFailure;
 
 /// Makes the first contact with the peers that messages wait for.

@@ -1,11 +1,12 @@
 //! Peers meet over the fabric.
 
+use limic_records::Update;
+
 use super::{connections, failure, handshake};
 use crate::counters::Event;
 use crate::engine::control::{counting, spins};
 use crate::engine::cx::Cx;
 use crate::engine::fabric::{Link, NotBegun};
-use crate::engine::frame::Update;
 use crate::engine::outbox;
 use crate::engine::peer::greeting;
 use crate::engine::peer::table::Channel;

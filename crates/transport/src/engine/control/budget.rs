@@ -1,7 +1,8 @@
 //! What unexpected messages take is counted, and senders learn when it is too much.
 
+use limic_records::Update;
+
 use crate::engine::cx::Cx;
-use crate::engine::frame::Update;
 use crate::engine::outbox;
 
 /// A message of a peer is kept, or so many bytes of it.

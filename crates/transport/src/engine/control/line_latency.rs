@@ -10,6 +10,7 @@
 //! again only after the peer has said that it has done with it.
 
 use limic_policy::{Distance, LineLatency};
+use limic_records::{self as frame, ControlRecord, Violation};
 use limic_shm::ring::Memory;
 use limic_shm::sync::{AtomicU64, Ordering};
 use limic_shm::world::now_ns;
@@ -17,7 +18,6 @@ use limic_shm::world::now_ns;
 use crate::Peer;
 use crate::engine::control::locality;
 use crate::engine::cx::Cx;
-use crate::engine::frame::{self, ControlRecord, Violation};
 use crate::engine::outbox;
 
 /// Round trips of one measurement: the better half of two batches counts.

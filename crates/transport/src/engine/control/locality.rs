@@ -5,12 +5,12 @@
 //! package, it takes the rows for there, and tells its peers.
 
 use limic_policy::select::{self, Routes};
+use limic_records::Update;
 use limic_topology::{Locality, Movement, Place};
 
 use crate::Peer;
 use crate::counters::Event;
 use crate::engine::cx::Cx;
-use crate::engine::frame::Update;
 use crate::engine::outbox;
 
 /// Looks on which CPU this endpoint runs.

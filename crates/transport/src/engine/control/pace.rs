@@ -4,12 +4,12 @@
 //! receiver tells by a control record, which costs the sender nothing while nothing changes.
 
 use limic_policy::ReceiverPace;
+use limic_records::Update;
 use limic_shm::world::now_ns;
 
 use crate::Peer;
 use crate::counters::Event;
 use crate::engine::cx::Cx;
-use crate::engine::frame::Update;
 use crate::engine::outbox;
 
 /// A message came before its receive, and its sender waits for that.

@@ -1,11 +1,11 @@
 //! Records and long messages go over a fabric.
 
 use limic_fabric::{Form, Limits, RemoteRange};
+use limic_records::{ControlRecord, Offer};
 
 use super::{FabricChannel, Link};
 use crate::RequestId;
 use crate::buffer::{PrivateBytes, put_words};
-use crate::engine::frame::{ControlRecord, Offer};
 use crate::raw::{RawSlice, RawSliceMut};
 
 impl FabricChannel {

@@ -2,11 +2,12 @@
 //! queue.
 
 use limic_matching::UnexpectedId;
+use limic_pools::arena::ArenaMessage;
+use limic_records::Offer;
 use limic_shm::world::FIRST_GENERATION;
 
 use crate::Status;
-use crate::engine::envelope::Envelope;
-use crate::engine::frame::{ArenaMessage, Offer};
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::request::Slot;
 use crate::error::PeerFailure;
 use crate::raw::{ClaimId, RequestId};

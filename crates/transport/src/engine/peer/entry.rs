@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 
 use limic_policy::Path;
+use limic_records::ControlRecord;
 
 use super::pair::ShmPair;
 use crate::Address;
 use crate::counters::Row;
 use crate::engine::fabric::Link;
-use crate::engine::frame::ControlRecord;
 use crate::engine::request::Slot;
 use crate::error::PeerFailure;
 use crate::raw::RequestId;

@@ -7,6 +7,8 @@ use limic_policy::autotune::Autotuner;
 use limic_policy::select::{Routes, SendState};
 use limic_policy::slow_receiver::SlowReceiver;
 use limic_policy::{Capabilities, ReceiverPace};
+use limic_pools::arena::PeerArenas;
+use limic_pools::staging::{StagingPair, StagingPool, bytes_of_pages};
 use limic_shm::control::PeerDoorbell;
 use limic_shm::owner::Words;
 use limic_shm::owner::region::{PeerAccess, PeerRegionTable};
@@ -19,14 +21,11 @@ use limic_topology::{Locality, Place};
 
 use super::copies::SingleCopy;
 use super::latency::LatencyProbe;
-use crate::engine::arena::heap::place_of;
-use crate::engine::arena::peer_arenas::PeerArenas;
+use crate::engine::heap::place_of;
 use crate::engine::memory::{GIVEN_UP, OVER_BUDGET};
 use crate::engine::outbound::Outbound;
 use crate::engine::request::EagerAssembly;
 use crate::engine::splits::{self, PeerSplits};
-use crate::engine::staging::pair::StagingPair;
-use crate::engine::staging::pool::{StagingPool, bytes_of_pages};
 use crate::raw::RawSlice;
 
 /// Regions of one peer that are found again at once.
@@ -229,7 +228,7 @@ impl SendState for PairState<'_> {
 
     #[inline(always)]
     fn may_recycle(&self, len: u64) -> bool {
-        self.pair.staging.may_recycle(len)
+        self.pair.staging.may_recycle(&self.pair.out, len)
     }
 
     #[inline]
@@ -240,6 +239,7 @@ impl SendState for PairState<'_> {
     fn reply_credit(&self) -> u64 {
         // There must be room for what the peer would keep.
         let room = self.pool.recycled.room_for(self.to);
-        self.pair.staging.credit().min(bytes_of_pages(room))
+        let credit = self.pair.staging.credit(&self.pair.out);
+        credit.min(bytes_of_pages(room))
     }
 }

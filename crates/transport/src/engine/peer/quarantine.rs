@@ -9,11 +9,11 @@
 //! counted the block. A peer that has said goodbye is not among these, unless it is in the middle
 //! of a block: then a forked child of it may have said that.
 
+use limic_shm::control::Process;
 use limic_shm::owner::region::PeerAccess;
 use limic_shm::segment::ReadOnly;
 
 use crate::Error;
-use crate::engine::process::Process;
 use crate::engine::splits::PeerSplits;
 use crate::raw::RequestId;
 

@@ -1,10 +1,11 @@
 //! A record that has come goes to the protocol that it concerns.
 
+use limic_records::{Frame, Update, Violation};
+
 use crate::buffer::Source;
 use crate::engine::contact::arenas;
 use crate::engine::control::{line_latency, locality, pace};
 use crate::engine::cx::Cx;
-use crate::engine::frame::{Frame, Update, Violation};
 use crate::engine::protocol::{
     arena_message, assembly, private_ring, receive, regions, rendezvous, split_copy,
 };

@@ -13,7 +13,8 @@ const BATCH: usize = 32;
 /// A payload that came in a packet: a private copy.
 struct Packet<'a>(&'a [u8]);
 
-impl Source for Packet<'_> {
+// SAFETY: as the bytes within.
+unsafe impl Source for Packet<'_> {
     fn len(&self) -> u64 {
         Source::len(self.0)
     }

@@ -1,11 +1,11 @@
 //! One private ring that this endpoint reads.
 
+use limic_records as frame;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
-use crate::engine::frame;
 use crate::engine::progress::dispatch;
 use crate::engine::progress::rings::credit_returned;
 use crate::engine::request::Requests;

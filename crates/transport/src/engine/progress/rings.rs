@@ -1,5 +1,6 @@
 //! The rings that this endpoint reads.
 
+use limic_records as frame;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 use limic_shm::ring::shared::{Peek, SharedConsumer};
@@ -10,7 +11,6 @@ use crate::engine::contact::connections;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
-use crate::engine::frame;
 use crate::engine::patience::{self, Patience};
 use crate::engine::peer::inquiry::Inquiry;
 use crate::engine::progress::dispatch;

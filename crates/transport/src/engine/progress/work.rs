@@ -29,7 +29,7 @@ pub(crate) fn has_slow_work(cx: &Cx) -> bool {
     has_work(cx)
         | cx.memory.has_switched()
         | !cx.peers.notes.is_empty()
-        | !cx.arenas.loans_as_messages.is_empty()
+        | !cx.transfers.loans.is_empty()
         | cx.fabric.is_active()
         | cx.memory.has_waiting_ring()
 }

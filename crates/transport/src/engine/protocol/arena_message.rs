@@ -3,16 +3,16 @@
 
 use std::os::fd::AsFd;
 
+use limic_policy::Path;
 use limic_policy::slow_receiver::LONG;
+use limic_pools::arena::{ArenaMessage, LoanHold};
+use limic_records::{self as frame, ControlRecord, Violation};
 use limic_shm::control::Sent;
 
-use crate::buffer::{ArenaBytes, ReceiveBuffer, append};
-use crate::engine::arena::peer_arenas::MappedArena;
-use crate::engine::arena::thread_rc::{ThreadRc, ThreadRef};
+use crate::buffer::{ReceiveBuffer, append};
 use crate::engine::control::{counting, pace};
 use crate::engine::cx::Cx;
-use crate::engine::envelope::Envelope;
-use crate::engine::frame::{self, ArenaMessage, ControlRecord, Violation};
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::outbox;
 use crate::engine::peer::greeting;
@@ -23,17 +23,13 @@ use crate::{Error, Peer, Result};
 /// What is wrong with the record of a message outside of its arena.
 pub(crate) const OUTSIDE: Violation = "a message outside of its arena";
 
-/// Keeps a received loan mapped, and tells its owner when it is dropped.
-#[derive(Debug)]
-pub(crate) struct LoanHold {
-    arena: ThreadRef<MappedArena>,
-    flag: u32,
-    generation: u32,
-}
-
-impl Drop for LoanHold {
-    fn drop(&mut self) {
-        self.arena.flags.release(self.flag, self.generation);
+/// The path that its sender counted a message for.
+#[inline]
+fn path_of(message: &ArenaMessage) -> Path {
+    if message.send_ahead.is_some() {
+        Path::SendAhead
+    } else {
+        Path::Loan
     }
 }
 
@@ -132,7 +128,7 @@ pub(crate) fn copy_out(
     if !copied {
         return Err(arena_error(cx, from, &message));
     }
-    counting::count_received_by(cx, from, message.path(), message.len);
+    counting::count_received_by(cx, from, path_of(&message), message.len);
     release(cx, from, &message);
     if message.send_ahead.is_some() {
         pace::mark_active(cx, from);
@@ -155,10 +151,9 @@ pub(crate) fn hold(
     message: &ArenaMessage,
 ) -> Option<(*const u8, LoanHold)> {
     let peer = cx.peers.get(from)?;
-    let arena = peer.pair_mut()?.arenas.get(message.arena)?;
-    let held = arena.hold(message)?;
+    let held = peer.pair_mut()?.arenas.hold(message)?;
     peer.counts.received(1, message.len);
-    cx.counters.received(message.path(), message.len);
+    cx.counters.received(path_of(message), message.len);
     Some(held)
 }
 
@@ -172,7 +167,7 @@ pub(crate) fn fetch(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Result<Ve
     let Some(bytes) = private_copy(cx, from, message) else {
         return Err(arena_error(cx, from, message));
     };
-    counting::count_received_by(cx, from, message.path(), message.len);
+    counting::count_received_by(cx, from, path_of(message), message.len);
     release(cx, from, message);
     Ok(bytes)
 }
@@ -201,7 +196,7 @@ pub(crate) fn retire(cx: &mut Cx, arenas: &[u32]) {
 /// The same of the heap's arenas that the process has given back.
 #[cold]
 pub(crate) fn retire_gone(cx: &mut Cx) {
-    let gone = cx.arenas.heap.retire();
+    let gone = cx.heap.retire();
     retire(cx, &gone);
 }
 
@@ -215,7 +210,7 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
     let Some(connection) = cx.sockets.get(index) else {
         return false;
     };
-    let of_heap = cx.arenas.heap.descriptor(number);
+    let of_heap = cx.heap.descriptor(number);
     let of_heap = of_heap.as_ref().map(|(fd, bytes)| (fd.as_fd(), *bytes));
     let Some((fd, bytes)) = of_heap.or_else(|| cx.arenas.descriptor(number)) else {
         return false;
@@ -243,20 +238,5 @@ fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
     Error::PeerFailed {
         peer: Peer(from),
         why: crate::PeerFailure::Corrupt(OUTSIDE.into()),
-    }
-}
-
-impl ThreadRc<MappedArena> {
-    /// Takes a message in place. `None`: it does not lie in this arena.
-    #[inline(always)]
-    fn hold(&mut self, message: &ArenaMessage) -> Option<(*const u8, LoanHold)> {
-        let bytes = ArenaBytes::new(&self.arena, message.offset, message.len)?;
-        self.flags.expect_release(message.flag);
-        let hold = LoanHold {
-            arena: self.share(),
-            flag: message.flag,
-            generation: message.generation,
-        };
-        Some((bytes.start(), hold))
     }
 }

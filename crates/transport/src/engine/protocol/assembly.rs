@@ -3,14 +3,14 @@
 use limic_policy::Path;
 use limic_policy::select::{LONGEST_EAGER, LONGEST_RECYCLED};
 use limic_policy::slow_receiver::LONG;
+use limic_pools::staging::BufferDescriptor;
+use limic_records::{Transfer, Violation};
 
 use crate::buffer::{ReceiveBuffer, Source};
 use crate::engine::control::{budget, counting, line_latency, pace};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
 use crate::engine::fabric::Coming;
-use crate::engine::frame::descriptor::BufferDescriptor;
-use crate::engine::frame::{Transfer, Violation};
 use crate::engine::matching::unexpected_store::{
     UnexpectedBody, UnexpectedMessage, UnexpectedStore,
 };

@@ -1,7 +1,8 @@
 //! Cancellation: of what has not matched yet.
 
+use limic_records::{self as frame, ControlRecord};
+
 use crate::engine::cx::Cx;
-use crate::engine::frame::{self, ControlRecord};
 use crate::engine::matching::unexpected_store::UnexpectedBody;
 use crate::engine::outbox;
 use crate::engine::protocol::unexpected;

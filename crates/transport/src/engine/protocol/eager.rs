@@ -2,12 +2,11 @@
 
 use limic_policy::Path;
 use limic_policy::select::SendPlan;
+use limic_pools::staging::{StagingPool, Target};
+use limic_records as frame;
 
 use crate::buffer::gather;
-use crate::engine::frame;
 use crate::engine::peer::pair::ShmPair;
-use crate::engine::staging::pair::Target;
-use crate::engine::staging::pool::StagingPool;
 use crate::raw::RawSlice;
 
 /// A message to a peer.

@@ -12,18 +12,18 @@
 
 use limic_policy::Path;
 use limic_policy::select::fragments;
+use limic_pools::staging::StagingPool;
+use limic_records as frame;
 use limic_shm::segment::STAGING_PAGE;
 
 use crate::buffer::{gather_part, total};
 use crate::counters::Recorder;
 use crate::engine::cx::Cx;
-use crate::engine::frame;
 use crate::engine::outbound::InlineFragment;
 use crate::engine::peer::pair::ShmPair;
 use crate::engine::peer::table::{Channel, PeerEntry, PeerState};
 use crate::engine::protocol::{packets, regions, send};
 use crate::engine::request::{Fragments, Operation, SendStage, Slot, sent};
-use crate::engine::staging::pool::StagingPool;
 use crate::raw::RawSlice;
 
 const _: () = assert!(fragments::PAGE == STAGING_PAGE as u64);

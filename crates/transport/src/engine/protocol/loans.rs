@@ -1,12 +1,12 @@
 //! Loans: messages that the application writes into an arena, and that are taken where they lie.
 
 use limic_policy::{Path, select};
+use limic_records as frame;
 use limic_shm::segment::LOAN_FLAGS;
 
 use crate::buffer::ReceiveBuffer;
 use crate::engine::control::{budget, counting, pace};
 use crate::engine::cx::Cx;
-use crate::engine::frame;
 use crate::engine::matching::posted::query;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::peer::table::{Channel, PeerState};
@@ -54,7 +54,7 @@ fn post_bytes_of_loan(cx: &mut Cx, to: u32, tag: u64, loan: RawLoan, len: usize)
         Err(why) => Err(why),
     };
     match &posted {
-        Ok(Posted::Pending(id)) => cx.arenas.loans_as_messages.push((*id, loan.id)),
+        Ok(Posted::Pending(id)) => cx.transfers.loans.push((*id, loan.id)),
         _ => cx.arenas.give_back(loan.id),
     }
     posted
@@ -104,15 +104,13 @@ fn push_first_loan(cx: &mut Cx, to: u32, tag: u64, slot: &mut u32, len: u64) -> 
 /// Gives back loans that went as ordinary messages and are done.
 pub(crate) fn return_sent_loans(cx: &mut Cx) {
     let (requests, arenas) = (&cx.requests, &mut cx.arenas);
-    let mut loans = core::mem::take(&mut arenas.loans_as_messages);
-    loans.retain(|(id, loan)| {
+    cx.transfers.loans.retain(|(id, loan)| {
         let over = requests.find(*id).is_none_or(|slot| requests.is_done(slot));
         if over {
             arenas.give_back(*loan);
         }
         !over
     });
-    arenas.loans_as_messages = loans;
 }
 
 /// A message that was taken where it lies, or is on its way into a buffer of this endpoint.

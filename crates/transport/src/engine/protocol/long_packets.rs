@@ -7,11 +7,11 @@ use core::mem::MaybeUninit;
 
 use limic_fabric::Form;
 use limic_policy::Path;
+use limic_records::{self as frame, Frame, Transfer, Violation};
 
 use crate::buffer::Source;
 use crate::engine::cx::Cx;
 use crate::engine::fabric::{Coming, Link};
-use crate::engine::frame::{self, Frame, Transfer, Violation};
 use crate::engine::matching::unexpected_store::UnexpectedStore;
 use crate::engine::protocol::receive_target::{Came, ReceiveTarget, UNWANTED};
 use crate::engine::protocol::{assembly, send};

@@ -4,7 +4,7 @@ use limic_policy::Path;
 
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
-use crate::engine::envelope::Envelope;
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::protocol::unexpected;
 use crate::engine::request::sent;

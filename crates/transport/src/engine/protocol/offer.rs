@@ -1,9 +1,10 @@
 //! A long message is offered to its receiver, who says how the bytes go.
 
+use limic_records::{self as frame, Offer};
+
 use crate::buffer::SendBuffer;
-use crate::engine::arena::heap::HeapPlace;
 use crate::engine::cx::Cx;
-use crate::engine::frame::{self, Offer};
+use crate::engine::heap::HeapPlace;
 use crate::engine::protocol::arena_message;
 use crate::engine::request::{SendStage, Sending, Slot};
 use crate::kmod::Exposed;
@@ -66,6 +67,6 @@ fn heap_place(cx: &mut Cx, to: u32, slot: Slot) -> Option<HeapPlace> {
     if !cx.peers.pair(to)?.routes.may_stay(sending.data.len()) {
         return None;
     }
-    let place = cx.arenas.heap.place(sending.data.slices())?;
+    let place = cx.heap.place(sending.data.slices())?;
     arena_message::send_arena(cx, to, place.arena).then_some(place)
 }

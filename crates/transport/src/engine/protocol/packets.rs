@@ -2,12 +2,12 @@
 
 use limic_policy::Path;
 use limic_policy::select::network::{self, NetworkPlan};
+use limic_records::{self as frame, ControlRecord, IMMEDIATE_BYTES, OFFSET_BYTES, Offer};
 
 use crate::buffer::{SendBuffer, Sink, Skip, gather, gather_behind, put_words, total};
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::fabric::Link;
-use crate::engine::frame::{self, ControlRecord, IMMEDIATE_BYTES, OFFSET_BYTES, Offer};
 use crate::engine::peer::table::Channel;
 use crate::engine::protocol::{fragments, long_packets, offer, rendezvous, send};
 use crate::engine::request::{Fragments, Incoming, ReceiveStage, SendStage, Slot};

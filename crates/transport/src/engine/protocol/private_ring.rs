@@ -3,12 +3,12 @@
 //! The receiver grants a ring, and reads it from the record on by which the sender says that it has
 //! switched: so the pair's order holds across the switch.
 
+use limic_records::{self as frame, ControlRecord, Violation};
 use limic_shm::ring::LINE;
 use limic_shm::ring::line::LineProducer;
 
 use crate::counters::Event;
 use crate::engine::cx::Cx;
-use crate::engine::frame::{self, ControlRecord, Violation};
 use crate::engine::outbox;
 use crate::engine::peer::table::PeerEntry;
 

@@ -1,13 +1,13 @@
 //! A message arrives, and meets its receive or waits for it; a receive meets its message.
 
 use limic_policy::Path;
+use limic_pools::staging::BufferDescriptor;
+use limic_records::{Offer, Violation};
 
 use crate::buffer::{ReceiveBuffer, SingleSlice, Source};
 use crate::engine::control::{budget, counting, pace};
 use crate::engine::cx::Cx;
-use crate::engine::envelope::Envelope;
-use crate::engine::frame::descriptor::BufferDescriptor;
-use crate::engine::frame::{Offer, Violation};
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::matching::many::ManyRoom;
 use crate::engine::matching::posted::query;
 use crate::engine::matching::unexpected::kept_bytes;

@@ -1,9 +1,10 @@
 //! Where bytes go of a message that comes in parts: in fragments, or as a long record of a network.
 
+use limic_records::Violation;
+
 use crate::buffer::{ReceiveBuffer, Source, append};
 use crate::engine::control::budget;
 use crate::engine::cx::Cx;
-use crate::engine::frame::Violation;
 use crate::engine::matching::unexpected_store::UnexpectedStore;
 use crate::engine::protocol::{assembly, unexpected};
 use crate::engine::request::{Destination, ReceiveStage, Requests, Slot};

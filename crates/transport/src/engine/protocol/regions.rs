@@ -5,13 +5,13 @@
 use core::time::Duration;
 
 use limic_policy::Path;
+use limic_records::{Done, RegionAccess};
 
 use super::{fragments, rendezvous, rma};
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
-use crate::engine::frame::{Done, RegionAccess};
 use crate::engine::outbox;
 use crate::engine::regions::Exposure;
 use crate::engine::request::{

@@ -7,12 +7,12 @@
 use limic_policy::Path;
 use limic_policy::autotune::Candidate;
 use limic_policy::select::{self, Offered};
+use limic_records::{ClearToSend, Done, Offer, Violation};
 
 use crate::counters::Event;
 use crate::engine::control::{autotune, counting, line_latency};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
-use crate::engine::frame::{ClearToSend, Done, Offer, Violation};
 use crate::engine::matching::unexpected_store::UnexpectedBody;
 use crate::engine::outbox;
 use crate::engine::peer::table::Channel;

@@ -7,12 +7,12 @@
 //! else can send a copy elsewhere, or hide one.
 
 use limic_policy::{Path, select};
+use limic_records::{self as frame, Done, RegionAccess};
 use limic_shm::owner::region::RegionTerms;
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
-use crate::engine::frame::{self, Done, RegionAccess};
 use crate::engine::outbox;
 use crate::engine::peer::pair::{REGION_CACHE, ShmPair};
 use crate::engine::peer::table::BacklogEntry;

@@ -2,13 +2,14 @@
 
 use limic_policy::Path;
 use limic_policy::select::SendPlan;
+use limic_pools::staging::StagingPool;
+use limic_records::{PUT, RegionAccess};
 
 use crate::Result;
 use crate::buffer::{SendBuffer, total};
 use crate::counters::Event;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
-use crate::engine::frame::{PUT, RegionAccess};
 use crate::engine::outbox;
 use crate::engine::peer::pair::{PairState, ShmPair};
 use crate::engine::peer::table::{BacklogEntry, Channel, PeerState};
@@ -18,7 +19,6 @@ use crate::engine::protocol::fragments::{self, Fragmented};
 use crate::engine::protocol::receive::posted;
 use crate::engine::protocol::{long_packets, loopback, offer, packets, rma, send_ahead};
 use crate::engine::request::{Fragments, Operation, SendStage, Sending, Slot, sent};
-use crate::engine::staging::pool::StagingPool;
 use crate::error::Outcome;
 use crate::raw::{Posted, RawSlice, RequestId, SendOptions};
 

@@ -6,19 +6,15 @@
 //! messages, the sender waits as ever. `control::pace` says when a receiver is slow.
 
 use limic_policy::Path;
-use limic_shm::world::now_ns;
+use limic_policy::slow_receiver::LONG;
+use limic_records as frame;
 
-use crate::buffer::{Window, gather};
+use crate::buffer::gather;
 use crate::counters::Event;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
-use crate::engine::frame;
 use crate::engine::protocol::arena_message;
 use crate::engine::protocol::eager::Message;
-
-/// Time without messages ahead after which their memory is given back: longer than a pause between
-/// two phases of a program, since it takes long to make it again.
-const IDLE_NS: u64 = 1_000_000_000;
 
 /// Sends a message ahead of a slow receiver. False: too much is ahead already, or there is no room.
 ///
@@ -30,17 +26,15 @@ pub(crate) unsafe fn push_send_ahead(cx: &mut Cx, message: &Message<'_>) -> bool
     let Some(room) = cx.arenas.reserve_send_ahead(len as usize, budget) else {
         return false;
     };
-    let filled = cx.arenas.memory_of(room).and_then(|(memory, offset)| {
-        let mut window = Window::new(memory, offset, len)?;
+    let filled = cx.arenas.window_of(room, len).map(|mut window| {
         // SAFETY: the caller's promise; the window has `len` bytes.
         unsafe { gather(message.data, &mut window) };
-        Some(())
     });
     if filled.is_none() || !arena_message::send_arena(cx, to, room.arena) {
-        cx.arenas.free_range(room);
+        cx.arenas.free(room);
         return false;
     }
-    let Some(place) = cx.arenas.lend_send_ahead(room, to, len) else {
+    let Some(place) = cx.arenas.lend_send_ahead(room, to, len, LONG) else {
         return false;
     };
     let (tag, immediate) = (message.tag, message.immediate);
@@ -53,27 +47,8 @@ pub(crate) unsafe fn push_send_ahead(cx: &mut Cx, message: &Message<'_>) -> bool
         cx.arenas.undo_send_ahead();
         return false;
     }
-    cx.arenas.send_ahead_idle_since_ns = 0;
     counting::count_sent(cx, to, Path::SendAhead, len);
     cx.counters.event(Event::SendAhead);
     cx.counters.events(Event::SendAheadBytes, len);
     true
-}
-
-/// Now and then: if no message has gone ahead for a while, the memory for them goes back to the
-/// system.
-#[cold]
-pub(crate) fn retire_send_ahead(cx: &mut Cx) {
-    if !cx.arenas.has_send_ahead() {
-        return;
-    }
-    let now = now_ns();
-    if cx.arenas.send_ahead_idle_since_ns == 0 {
-        cx.arenas.send_ahead_idle_since_ns = now;
-    }
-    if now - cx.arenas.send_ahead_idle_since_ns < IDLE_NS {
-        return;
-    }
-    let retired = cx.arenas.retire_idle_send_ahead();
-    arena_message::retire(cx, &retired);
 }

@@ -5,7 +5,7 @@
 
 use limic_policy::Path;
 
-use crate::engine::arena::peer_arenas::Unreadable;
+use crate::buffer::Skip;
 use crate::engine::cx::Cx;
 use crate::engine::protocol::{arena_message, rendezvous, split_copy};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
@@ -59,18 +59,25 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
         len: incoming.wanted,
     };
     if incoming.path == Path::PeerReadable {
-        return match pair.arenas.read(remote, into, got, COPY_STEP) {
-            Ok(copied) => go_on(cx, slot, incoming, copied),
-            // Fragments need no descriptor.
-            Err(Unreadable::Missed) => {
+        let Some(bytes) = pair
+            .arenas
+            .bytes(remote.key as u32, remote.address, remote.len)
+        else {
+            if pair.arenas.was_missed(remote.key as u32) {
+                // Fragments need no descriptor.
                 rendezvous::request_fragments(cx, slot, &incoming, false);
-                true
-            }
-            Err(Unreadable::Outside) => {
+            } else {
                 cx.peers.violated(incoming.from(), arena_message::OUTSIDE);
-                true
             }
+            return true;
         };
+        let part = COPY_STEP.min(remote.len.saturating_sub(got));
+        let source = Skip {
+            inner: &bytes,
+            skip: got,
+        };
+        into.copy_part(got, part, &source, remote.len);
+        return go_on(cx, slot, incoming, part);
     }
     let read = pair
         .copies

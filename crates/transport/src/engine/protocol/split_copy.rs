@@ -15,10 +15,10 @@ use crate::engine::protocol::rendezvous;
 
 use limic_copy::SplitCopy;
 use limic_policy::Path;
+use limic_records::{ClearToSend, Done, SplitRequest, Violation};
 use limic_shm::owner::split::SplitTerms;
 
 use crate::engine::cx::Cx;
-use crate::engine::frame::{ClearToSend, Done, SplitRequest, Violation};
 use crate::engine::request::operation::{SplitRead, SplitWrite};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
 use crate::raw::RequestId;

@@ -1,10 +1,10 @@
 //! Bytes in a staging buffer that a peer's record names are read.
 
+use limic_pools::staging::{BufferDescriptor, buffer_window};
+use limic_records::Violation;
+
 use crate::buffer::{ReceiveBuffer, Window};
 use crate::engine::cx::Cx;
-use crate::engine::frame::Violation;
-use crate::engine::frame::descriptor::BufferDescriptor;
-use crate::engine::staging::pool::buffer_window;
 
 const OUTSIDE: Violation = "a buffer outside of the staging pool";
 

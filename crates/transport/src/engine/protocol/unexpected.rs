@@ -1,10 +1,11 @@
 //! A message that finds no receive is kept, and its sender learns what that means for it.
 
+use limic_records::Violation;
+
 use crate::buffer::{Source, append};
 use crate::engine::control::{budget, pace};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
-use crate::engine::frame::Violation;
 use crate::engine::matching::unexpected::{NoMemory, kept_bytes};
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 

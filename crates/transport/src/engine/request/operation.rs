@@ -2,10 +2,10 @@
 
 use limic_matching::PostedId;
 use limic_policy::Path;
+use limic_records::Offer;
 
 use crate::buffer::{ReceiveBuffer, SendBuffer};
-use crate::engine::envelope::Envelope;
-use crate::engine::frame::Offer;
+use crate::engine::envelope::{Envelope, Told};
 use crate::error::Outcome;
 use crate::kmod::Exposed;
 use crate::raw::RequestId;

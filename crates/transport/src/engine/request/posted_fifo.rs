@@ -10,7 +10,7 @@ use limic_matching::{PostedId, Selector, Source as From};
 
 use super::{NONE, OnCompletion, OperationKind, Requests, Slot, State, request_id};
 use crate::buffer::{SingleSlice, Source};
-use crate::engine::envelope::Envelope;
+use crate::engine::envelope::{Envelope, Told};
 use crate::raw::RequestId;
 
 /// What a receive asks for, and where its message goes.

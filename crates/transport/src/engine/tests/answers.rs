@@ -3,13 +3,13 @@
 use core::time::Duration;
 
 use limic_policy::{Path, PathSet};
+use limic_records::{self as frame, ControlRecord, RegionAccess};
 use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
 use super::{attach_both, open, open_with, post, turn};
 use crate::Error;
 use crate::engine::Engine;
-use crate::engine::frame::{self, ControlRecord, RegionAccess};
 use crate::engine::matching::Liveness;
 use crate::engine::outbox::{self, MOST_ANSWERS};
 use crate::engine::protocol::{cancel, regions, send};

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use limic_records::ControlRecord;
+
 use super::third::{Forger, PATIENCE, Pair};
 use super::{turn, without_pidfd};
 use crate::Error;
 use crate::child::holds_in_child;
-use crate::engine::frame::ControlRecord;
 use crate::engine::matching::Liveness;
 use crate::engine::progress::work;
 use crate::engine::request::SendStage;

@@ -4,7 +4,9 @@ use core::time::Duration;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Stdio};
 
+use limic_records as frame;
 use limic_shm::control::ControlError;
+use limic_shm::control::Process;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{
@@ -14,9 +16,7 @@ use super::{
 use crate::engine::Engine;
 use crate::engine::contact::connections;
 use crate::engine::contact::failure::fail_peer;
-use crate::engine::frame;
 use crate::engine::matching::Liveness;
-use crate::engine::process::Process;
 use crate::engine::protocol::{receive, regions};
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSliceMut};
@@ -274,7 +274,7 @@ fn ended_process() -> Process {
 fn what_a_peer_was_given_is_kept_while_its_process_lives() {
     let (mut owner, mut peer) = (open(0), open(0));
     let (of_peer, _) = attach_both(&mut owner, &mut peer);
-    assert!(owner.cx.staging.take(of_peer, 1, u64::MAX).is_some());
+    assert!(owner.cx.staging.take_some(of_peer, 1, u64::MAX).is_some());
     let word = owner.cx.memory.take_word().expect("a word");
     let pair = owner.cx.peers.pair(of_peer).expect("a pair");
     pair.latency.begin(word);

@@ -4,12 +4,12 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use limic_records as frame;
 use limic_shm::control::{Channel, MAX_MESSAGE, Received};
 
 use super::{OnEvent, attach_both, claimer, known, open, send, tags, turn, until, wait_for};
 use crate::engine::Engine;
 use crate::engine::contact::handshake;
-use crate::engine::frame;
 use crate::engine::matching::Liveness;
 use crate::engine::peer::greeting::{self, Greeting};
 use crate::error::PeerFailure;

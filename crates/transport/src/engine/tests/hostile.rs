@@ -5,6 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use limic_policy::{Path, PathSet};
+use limic_records::{self as frame, ControlRecord};
 use limic_shm::control::Channel;
 use limic_shm::owner::split::SplitTerms;
 
@@ -17,7 +18,6 @@ use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::contact::{arenas, connections};
 use crate::engine::envelope::Envelope;
-use crate::engine::frame::{self, ControlRecord};
 use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::peer::greeting;

@@ -6,11 +6,11 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use limic_policy::Path;
+use limic_records::{self as frame, ClearToSend, Done, Offer};
 
 use super::networks::{call, listening};
 use super::{known, post, send, tags, turn};
 use crate::engine::Engine;
-use crate::engine::frame::{self, ClearToSend, Done, Offer};
 use crate::engine::matching::Liveness;
 use crate::engine::matching::unexpected_store::UnexpectedBody;
 use crate::engine::peer::greeting;

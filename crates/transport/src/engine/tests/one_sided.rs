@@ -4,11 +4,11 @@ use core::time::Duration;
 use std::time::Instant;
 
 use limic_policy::{Path, PathSet};
+use limic_records::{self as frame, RegionAccess};
 
 use super::{attach_both, open_with, start_revoke, turn, until};
 use crate::engine::Engine;
 use crate::engine::contact::failure::fail_peer;
-use crate::engine::frame::{self, RegionAccess};
 use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};

@@ -1,13 +1,13 @@
 //! Blocking receives that go past the queues.
 
 use limic_policy::select::LONGEST_EAGER;
+use limic_records::{self as frame, ControlRecord};
 
 use super::{attach_both, open, open_fragmenting, post, tags, turn};
 use crate::buffer::ReceiveBuffer;
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::bypass::receive::Bypass;
-use crate::engine::frame::{self, ControlRecord};
 use crate::engine::outbox;
 use crate::engine::protocol::send;
 use crate::error::PeerFailure;

@@ -2,15 +2,13 @@
 
 use limic_policy::Path;
 use limic_policy::select::LONGEST_RECYCLED;
+use limic_pools::staging::{IDLE_LOOKS, Lease, MOST_BY_PEER};
+use limic_records::{self as frame, ControlRecord};
 
 use super::{attach_both, open_fragmenting, open_with, post, tags, turn};
 use crate::engine::Engine;
-use crate::engine::frame::descriptor::{BufferDescriptor, Lease};
-use crate::engine::frame::{self, ControlRecord};
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::receive;
-use crate::engine::staging::pair::IDLE_LOOKS;
-use crate::engine::staging::recycled_pool::MOST_BY_PEER;
 use crate::raw::{Posted, RawSliceMut};
 use crate::{Peer, Selector, Tag};
 
@@ -53,7 +51,7 @@ fn pass(from: &mut Engine, to: u32, other: &mut Engine, source: u32, len: usize,
 
 fn kept(engines: [&Engine; 2]) -> u32 {
     engines
-        .map(|engine| engine.cx.staging.recycled.pages())
+        .map(|engine| engine.cx.staging.recycled.kept().sum::<u32>())
         .iter()
         .sum()
 }
@@ -208,7 +206,7 @@ fn short_buffers_make_room_for_longer_ones() {
     for _ in 0..2 * MOST_BY_PEER {
         pass(&mut b, of_a, &mut a, of_b, 1 << 10, 2);
     }
-    assert_eq!(b.cx.staging.recycled.longest(), 1);
+    assert_eq!(b.cx.staging.recycled.kept().max().unwrap_or(0), 1);
     assert!(
         b.cx.staging.recycled.take(of_a, 8 << 10).is_none(),
         "no room"
@@ -219,7 +217,7 @@ fn short_buffers_make_room_for_longer_ones() {
         pass(&mut a, of_b, &mut b, of_a, 32 << 10, round);
         pass(&mut b, of_a, &mut a, of_b, 32 << 10, round);
     }
-    assert!(b.cx.staging.recycled.longest() > 1);
+    assert!(b.cx.staging.recycled.kept().max().unwrap_or(0) > 1);
 }
 
 #[test]
@@ -230,7 +228,12 @@ fn long_buffers_make_room_for_those_of_another_length() {
             pass(&mut a, of_b, &mut b, of_a, len, round);
             pass(&mut b, of_a, &mut a, of_b, len, 100 + round);
         }
-        let of_length = |pages| [&a, &b].map(|engine| engine.cx.staging.recycled.of_length(pages));
+        let of_length = |pages| {
+            [&a, &b].map(|engine| {
+                let kept = engine.cx.staging.recycled.kept();
+                kept.filter(|kept| *kept == pages).count()
+            })
+        };
         [of_length(3), of_length(8)].map(|[of_a, of_b]| of_a + of_b)
     };
     // As much as each may keep, in buffers of four and of eight pages.
@@ -288,12 +291,12 @@ fn a_buffer_comes_back_once() {
     pass(&mut a, of_b, &mut b, of_a, 1 << 10, 1);
     pass(&mut b, of_a, &mut a, of_b, 1 << 10, 2);
     // It is b's, and in a's hand.
-    assert_eq!(b.cx.staging.recycled.pages(), 1);
+    assert_eq!(b.cx.staging.recycled.kept().sum::<u32>(), 1);
     let pair = a.cx.peers.pair(of_b).expect("attached");
-    let buffer = pair.staging.recycled().buffers[0];
-    assert!(!buffer.is_local());
-    let descriptor =
-        BufferDescriptor::new(buffer.page(), buffer.generation(), 0, 64, Lease::Returned);
+    let (pool, out) = (&mut a.cx.staging, &mut pair.out);
+    let target = pair.staging.recycled_target(pool, out, of_b, 64);
+    let descriptor = target.expect("a buffer").descriptor(64);
+    assert_eq!(descriptor.lease(), Some(Lease::Returned));
     for tag in [7, 8] {
         let control = ControlRecord::new(frame::EAGER_STAGED, tag, descriptor.words());
         assert!(pair.out.push_control(&control));
@@ -304,5 +307,5 @@ fn a_buffer_comes_back_once() {
     assert_eq!(tags(&mut b, of_a), [7]);
     assert!(!b.cx.peers.is_alive(of_a));
     b.cx.staging.forget_peer(of_a);
-    assert_eq!(b.cx.staging.recycled.pages(), 0);
+    assert_eq!(b.cx.staging.recycled.kept().sum::<u32>(), 0);
 }

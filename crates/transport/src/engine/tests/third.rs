@@ -5,13 +5,13 @@ use core::time::Duration;
 use std::time::Instant;
 
 use limic_policy::{Path, PathSet};
+use limic_records::{ClearToSend, ControlRecord, Done, SPLIT_COPY};
 use limic_shm::owner::split::SplitTerms;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::shared::SharedProducer;
 
 use super::{attach_both, claimer, open_with, post, turn};
 use crate::engine::Engine;
-use crate::engine::frame::{ClearToSend, ControlRecord, Done, SPLIT_COPY};
 use crate::engine::protocol::receive;
 use crate::engine::request::{Operation, ReceiveStage, SendStage};
 use crate::error::Outcome;

@@ -1,12 +1,13 @@
 //! A message in an arena that its receiver cannot map arrives all the same.
 
 use limic_policy::{Path, PathSet};
+use limic_pools::arena::ArenaMessage;
+use limic_records::{self as frame, ControlRecord};
 
 use super::third::Forger;
 use super::{attach_both, open_with, until};
 use crate::counters::Event;
 use crate::engine::Engine;
-use crate::engine::frame::{self, ArenaMessage, ControlRecord};
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::eager::Message;
 use crate::engine::protocol::{arena_message, receive, send_ahead};
