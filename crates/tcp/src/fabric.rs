@@ -290,8 +290,8 @@ impl Fabric for TcpFabric {
         self.flush(to.0);
     }
 
-    fn holds_messages(&self) -> bool {
-        self.holding > 0
+    fn holding(&self) -> u32 {
+        self.holding
     }
 
     fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {

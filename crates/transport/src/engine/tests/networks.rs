@@ -7,7 +7,9 @@ use std::time::Duration;
 use limic_fabric::{Part, Provider};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Log, attach_both, known, open, open_with, post, send, tags, turn, wait_for};
+use super::{
+    Log, PATIENCE, attach_both, known, open, open_with, post, send, tags, turn, until, wait_for,
+};
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::peer::sockets::TIMER;
@@ -62,6 +64,39 @@ fn a_forked_child_can_ask_for_the_counters() {
     // What the engine does in a child.
     engine.leave_to_parent();
     assert_eq!(refused(&engine), 1);
+}
+
+#[test]
+fn a_peer_that_reads_nothing_holds_up_no_other_wait() {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let data = vec![7; 1 << 21];
+        let (mut one, mut other) = (listening(FabricUse::TcpOnly), listening(FabricUse::TcpOnly));
+        let (of_other, of_one) = attach_both(&mut one, &mut other);
+        let mut sent = 0;
+        while !one.cx.fabric.holds_messages() {
+            // SAFETY: the data stays longer than the endpoints.
+            let posted = unsafe { post(&mut one, of_other, sent, &data[..4096]) };
+            assert!(matches!(posted, Posted::Done(Ok(_))), "{posted:?}");
+            sent += 1;
+        }
+        let own = one.cx.identity.address.to_bytes();
+        let me = one.connect(&own).expect("an address");
+        // SAFETY: the data stays longer than the endpoints.
+        let Posted::Pending(id) = (unsafe { post(&mut one, me.0, 1, &data) }) else {
+            panic!("it is too long to be kept");
+        };
+        one.cancel(id).expect("known");
+        assert_eq!(one.wait(id).err(), Some(Error::Cancelled));
+        until(&mut [&mut one, &mut other], |engines| {
+            u64::from(engines[1].cx.matching.kept()) == sent
+        });
+        assert!(!one.cx.fabric.holds_messages());
+        assert!(tags(&mut other, of_one).into_iter().eq(0..sent));
+        tell.send(()).expect("somebody waits");
+    });
+    told.recv_timeout(PATIENCE)
+        .expect("it goes on for too long");
 }
 
 /// Numbers of peers are given out once.
