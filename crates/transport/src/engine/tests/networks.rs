@@ -99,6 +99,14 @@ fn a_peer_that_reads_nothing_holds_up_no_other_wait() {
         .expect("it goes on for too long");
 }
 
+#[test]
+fn a_peer_over_a_network_counts_once_as_reached() {
+    let (mut one, mut other) = (listening(FabricUse::TcpOnly), listening(FabricUse::TcpOnly));
+    attach_both(&mut one, &mut other);
+    turn(&mut [&mut one, &mut other]);
+    assert_eq!((one.cx.peers.reached(), other.cx.peers.reached()), (1, 1));
+}
+
 /// Numbers of peers are given out once.
 #[test]
 fn an_endpoint_that_has_known_too_many_peers_says_so() {
