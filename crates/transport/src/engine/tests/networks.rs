@@ -283,16 +283,16 @@ fn an_answer_without_sense_is_not_this_sides_fault() {
     assert!(why.starts_with("it answers with"), "{why}");
 }
 
-/// An endpoint of another version at the other end: which of both calls makes no difference.
-mod other_version {
+/// The other end is a network alone.
+mod network_alone {
     use limic_fabric::{Fabric, Inbox, Parts};
     use limic_tcp::{TcpFabric, TcpSettings};
 
     use super::*;
     use crate::engine::peer::greeting::{self, PROTOCOL};
 
-    /// Speaks the next version.
-    fn stranger(address: &mut Address) -> TcpFabric {
+    /// Speaks this version.
+    fn stranger(address: &mut Address, version: u32) -> TcpFabric {
         let settings = TcpSettings {
             interface: Some("127.0.0.1".to_owned()),
             ..TcpSettings::default()
@@ -301,7 +301,7 @@ mod other_version {
         address.fabric = Parts::NONE;
         assert!(address.fabric.add(&stranger.part()));
         let mut hello = greeting::hello(address);
-        hello[..4].copy_from_slice(&(PROTOCOL + 1).to_le_bytes());
+        hello[..4].copy_from_slice(&version.to_le_bytes());
         stranger.set_hello(hello);
         stranger
     }
@@ -313,10 +313,10 @@ mod other_version {
     }
 
     #[test]
-    fn is_named_as_the_reason_where_it_is_called() {
+    fn another_version_is_named_as_the_reason_where_it_is_called() {
         let mut engine = listening(FabricUse::TcpOnly);
         let mut address = Address::generate().expect("random");
-        let mut stranger = stranger(&mut address);
+        let mut stranger = stranger(&mut address, PROTOCOL + 1);
         let why = failure_at(&mut engine, &address, || {
             stranger.poll(&mut Inbox::new());
         });
@@ -331,9 +331,10 @@ mod other_version {
     }
 
     #[test]
-    fn is_turned_away_where_it_calls() {
+    fn another_version_is_turned_away_where_it_calls() {
         let mut engine = listening(FabricUse::TcpOnly);
-        let mut stranger = stranger(&mut Address::generate().expect("random"));
+        let mut address = Address::generate().expect("random");
+        let mut stranger = stranger(&mut address, PROTOCOL + 1);
         let to = engine.cx.identity.address;
         let part = to.fabric.find(Provider::Tcp).expect("a place");
         let call = stranger.connect(&part, to.id, to.secret);
@@ -348,5 +349,30 @@ mod other_version {
             "{reasons:?}"
         );
         assert!(!engine.cx.fabric.has_peers());
+    }
+
+    #[test]
+    fn the_log_says_once_that_a_peer_is_gone_which_comes_and_goes() {
+        let log = Log::default();
+        let _log = tracing::subscriber::set_default(log.writer());
+        let mut engine = listening(FabricUse::TcpOnly);
+        let mut stranger = stranger(&mut Address::generate().expect("random"), PROTOCOL);
+        let to = engine.cx.identity.address;
+        let part = to.fabric.find(Provider::Tcp).expect("a place");
+        for _ in 0..5 {
+            let call = stranger.connect(&part, to.id, to.secret).expect("a socket");
+            wait_for(|| {
+                turn(&mut engine, &mut stranger);
+                engine.cx.peers.reached() == 1 && stranger.is_connected(call)
+            });
+            stranger.disconnect(call);
+            wait_for(|| {
+                turn(&mut engine, &mut stranger);
+                engine.cx.peers.reached() == 0
+            });
+        }
+        assert_eq!(log.count("peer 0 over a network: "), 1, "{log:?}");
+        assert_eq!(log.count("peer 0: "), 1, "{log:?}");
+        assert_eq!(log.count(", again: "), 8, "{log:?}");
     }
 }
