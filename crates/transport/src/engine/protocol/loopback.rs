@@ -2,15 +2,16 @@
 
 use limic_policy::Path;
 
-use crate::engine::control::counting;
+use crate::engine::control::{budget, counting};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
+use crate::engine::matching::Liveness;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::protocol::unexpected;
 use crate::engine::request::sent;
 use crate::engine::request::{Operation, SendStage, Sending, Slot};
 use crate::raw::Posted;
-use crate::{Error, Result};
+use crate::{Error, Peer, Result};
 
 /// A message to this endpoint itself: one copy if its receive is posted, two if it is short.
 pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
@@ -50,6 +51,28 @@ pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
         Ok(_) => Ok(posted),
         Err(why) => Err(Error::NoMemory(why.into())),
     }
+}
+
+/// The endpoint has ended: a message that was claimed and not received is lost.
+pub(crate) fn lose(cx: &mut Cx, slot: Slot) {
+    let Operation::Send(sending) = cx.requests.get(slot) else {
+        return;
+    };
+    let (me, is_kept) = (sending.to, sending.stage == SendStage::Loopback);
+    let (true, Ok(Some(why))) = (is_kept, cx.peers.failure(me)) else {
+        return;
+    };
+    let id = cx.requests.id(slot);
+    let store = cx.matching.store();
+    let of_it =
+        |kept: &UnexpectedMessage| matches!(kept.body, UnexpectedBody::Loopback(it) if it == id);
+    for token in store.find(true, of_it) {
+        store.replace(token, UnexpectedBody::Lost(Box::new(why.clone())));
+    }
+    budget::count_taken(cx, me, 0);
+    let peer = Peer(me);
+    cx.requests
+        .complete(slot, Err(Error::PeerFailed { peer, why }));
 }
 
 /// Copies a message into its posted receive.
