@@ -31,8 +31,8 @@ pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
         return Ok(done);
     }
     let short = len <= cx.staging.buffer_bytes && !sending.matched;
-    let (body, posted) = if short {
-        (UnexpectedBody::Bytes(sending.data.to_vec()), done)
+    let (body, slot, posted) = if short {
+        (UnexpectedBody::Bytes(sending.data.to_vec()), None, done)
     } else {
         let sending = Sending {
             stage: SendStage::Loopback,
@@ -40,7 +40,11 @@ pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
         };
         let slot = cx.requests.insert(Operation::Send(sending));
         let id = cx.requests.id(slot);
-        (UnexpectedBody::Loopback(id), Posted::Pending(id))
+        (
+            UnexpectedBody::Loopback(id),
+            Some(slot),
+            Posted::Pending(id),
+        )
     };
     let message = UnexpectedMessage {
         envelope,
@@ -49,7 +53,12 @@ pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
     };
     match unexpected::keep(cx, message) {
         Ok(_) => Ok(posted),
-        Err(why) => Err(Error::NoMemory(why.into())),
+        Err(why) => {
+            if let Some(slot) = slot {
+                cx.requests.release(slot);
+            }
+            Err(Error::NoMemory(why.into()))
+        }
     }
 }
 
