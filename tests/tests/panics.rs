@@ -1,6 +1,8 @@
 //! A panic of the application's code never leaves an endpoint with a pointer to a buffer that is
 //! gone.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use limic::raw::{Messages, Posted, RawSlice, Requests};
 use limic::{Endpoint, HybridEndpoint, Tag};
 use limic_tests::{Cast, check, content};
@@ -53,6 +55,34 @@ fn a_drop_that_panics_does_not_unwind_out_of_a_receive() {
         }
         rank.link.meet(&endpoint);
     });
+}
+
+/// What is no tag.
+struct NoTag;
+
+impl From<NoTag> for Tag {
+    fn from(_: NoTag) -> Self {
+        panic!("as wanted");
+    }
+}
+
+#[test]
+fn a_tag_that_panics_does_not_keep_the_loan() {
+    let endpoint = HybridEndpoint::open().expect("open");
+    let me = endpoint.myself();
+    let place = || endpoint.loan(1 << 20).expect("a loan").as_ptr();
+    let before = place();
+    for at_once in [true, false] {
+        let loan = endpoint.loan(1 << 20).expect("a loan");
+        let send = AssertUnwindSafe(|| {
+            if at_once {
+                return loan.send(me, NoTag);
+            }
+            loan.isend(me, NoTag).map(drop)
+        });
+        catch_unwind(send).expect_err("it panics");
+        assert_eq!(place(), before);
+    }
 }
 
 /// A log subscriber that panics at each event.

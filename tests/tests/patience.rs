@@ -7,10 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use limic::settings::{Path, PathSet, Settings};
+use limic::settings::{FabricUse, Path, PathSet, Settings, VerbsConnect};
 use limic::topology::CpuSet;
 use limic::{
-    Barrier, Endpoint, HybridEndpoint, Peer, RegionKey, Selector, Tag, wait_any, wait_some,
+    Barrier, Endpoint, HybridEndpoint, Peer, RegionKey, Selector, Tag, connect_at_start, wait_any,
+    wait_some,
 };
 
 /// What a process that this test starts waits in; behind a space, the key of a region of its
@@ -84,6 +85,13 @@ fn helped() -> HybridEndpoint {
     HybridEndpoint::with(settings.expect("settings")).expect("open")
 }
 
+/// An endpoint that meets its peers at the start of a job.
+fn over_tcp() -> HybridEndpoint {
+    let settings = Settings::builder().fabric(FabricUse::TcpOnly);
+    let settings = settings.verbs_connect(VerbsConnect::Static).build();
+    HybridEndpoint::with(settings.expect("settings")).expect("open")
+}
+
 #[test]
 fn a_process_waits() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -96,6 +104,7 @@ fn a_process_waits() {
     let key = RegionKey(key.parse().expect("a number"));
     let endpoint = match role {
         "read" | "write" => helped(),
+        "start" => over_tcp(),
         _ => HybridEndpoint::open().expect("open"),
     };
     let parent = endpoint.connect(&address).expect("an address");
@@ -104,8 +113,13 @@ fn a_process_waits() {
         loan.send(parent, 1).expect("the parent lives");
         return;
     }
+    if role == "start" {
+        let ranks = [parent, endpoint.myself()];
+        connect_at_start(&endpoint, 1, &ranks).expect("the parent lives");
+    }
     endpoint.send(parent, 1, b"here").expect("the parent lives");
     match role {
+        "start" => {}
         "recv" => {
             let status = endpoint.recv((parent, 5), &mut [0; 8]).expect("it comes");
             assert_eq!(status.len, 3);
@@ -278,17 +292,24 @@ fn a_loan_that_nobody_takes_names_tag_and_peer() {
     assert!(line.contains(wanted), "{line}");
 }
 
-/// A loan lies in memory of its receiver, so the two meet first; and the parent does nothing.
+/// A loan lies in memory of its receiver, so the two meet first; and the parent does nothing. Over
+/// a network the ranks of a job meet at its start.
 #[test]
 fn a_first_contact_names_the_peer() {
-    let endpoint = HybridEndpoint::open().expect("open");
-    let waiting = start("contact", &endpoint);
-    let line = waiting.line();
-    let came = endpoint.recv(Selector::any(), &mut [0; 8]);
-    assert_eq!(came.expect("the child lives").len, 8);
-    waiting.ends_well();
-    let wanted = "waited for 20ms in a first contact with peer 0 (not met yet) (";
-    assert!(line.contains(wanted), "{line}");
+    for (role, endpoint, unmet) in [
+        ("contact", HybridEndpoint::open(), " (not met yet)"),
+        ("start", Ok(over_tcp()), ""),
+    ] {
+        let endpoint = endpoint.expect("open");
+        let waiting = start(role, &endpoint);
+        let line = waiting.line();
+        endpoint
+            .recv(Selector::any(), &mut [0; 8])
+            .expect("the child lives");
+        waiting.ends_well();
+        let wanted = format!("waited for 20ms in a first contact with peer 0{unmet} (");
+        assert!(line.contains(&wanted), "{line}");
+    }
 }
 
 /// The child needs the help of the parent, which does nothing in the middle of it.

@@ -135,8 +135,8 @@ pub trait Fabric: Debug + Send {
     /// The last of them has been sent.
     fn uncork(&mut self, to: ConnectionId);
 
-    /// Whether messages that were taken wait here: then only [`poll`](Self::poll) sends them.
-    fn holds_messages(&self) -> bool;
+    /// Connections on which messages that were taken wait: only [`poll`](Self::poll) sends them.
+    fn holding(&self) -> u32;
 
     /// Moves everything on, and gives one event. `None`: nothing is to be told now.
     fn poll(&mut self, inbox: &mut Inbox) -> Option<Event>;

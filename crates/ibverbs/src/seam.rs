@@ -118,8 +118,8 @@ impl Fabric for VerbsFabric {
         self.fabric.uncork(to);
     }
 
-    fn holds_messages(&self) -> bool {
-        self.fabric.holds_messages()
+    fn holding(&self) -> u32 {
+        self.fabric.holding()
     }
 
     fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {

@@ -23,6 +23,14 @@ use crate::threads::{self, Thread};
 /// Longer than anybody takes to say 64 bytes. Other calls about the domain wait meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long nobody is told anything while this process is short of something.
+const REST: Duration = Duration::from_millis(50);
+
+/// It may end, when somebody gives a descriptor or memory back.
+fn is_shortage(errno: i32) -> bool {
+    [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM].contains(&errno)
+}
+
 fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -78,6 +86,7 @@ impl Drop for Service {
 
 /// Tells the address to whoever asks, until the socket is shut.
 fn tell(listener: &UnixListener, address: Address) {
+    let mut is_short = false;
     for asks in listener.incoming() {
         match asks {
             Ok(asks) if is_same_user(&asks) => {
@@ -88,6 +97,13 @@ fn tell(listener: &UnixListener, address: Address) {
             Ok(_) => log::info(&"a process of another user asked for an address"),
             Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
+            // Whoever asks waits in the kernel.
+            Err(error) if error.raw_os_error().is_some_and(is_shortage) => {
+                if !core::mem::replace(&mut is_short, true) {
+                    log::warn(&format_args!("who asks for an address waits: {error}"));
+                }
+                std::thread::sleep(REST);
+            }
             Err(error) => {
                 log::warn(&format_args!("nobody is told any address: {error}"));
                 // Whoever asks is refused from now on, and does not wait.
@@ -215,6 +231,39 @@ mod tests {
         }));
         let told = ask(&name).expect("it answers");
         assert_eq!(told.to_bytes(), address.to_bytes());
+    }
+
+    #[test]
+    fn a_process_without_a_free_descriptor_tells_its_address_later() {
+        let limit = |most: libc::rlim_t| {
+            let mut old = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            // SAFETY: a place for the limits.
+            unsafe {
+                libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut old);
+                old.rlim_cur = most.min(old.rlim_max);
+                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const old) == 0
+            }
+        };
+        let address = limic::HybridEndpoint::open().expect("open");
+        let address = limic::Endpoint::address(&address);
+        assert!(crate::child::holds_in_child(|| {
+            let name = format!("short-{}", std::process::id());
+            let _service = Service::open(&name, address).expect("free");
+            let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+            let socket = rustix::net::socket(family, kind, None).expect("a socket");
+            let place = SocketAddrUnix::new_abstract_name(place(&name).as_bytes()).expect("short");
+            assert!(limit(0), "no descriptor is free");
+            rustix::net::connect(&socket, &place).expect("it listens");
+            std::thread::sleep(2 * REST);
+            assert!(limit(libc::RLIM_INFINITY));
+            let mut told = [0; ADDRESS_LEN];
+            let all = RecvFlags::WAITALL;
+            let got = rustix::net::recv(&socket, &mut told[..], all).expect("an answer");
+            got.0 == ADDRESS_LEN && told == address.to_bytes()
+        }));
     }
 
     #[test]

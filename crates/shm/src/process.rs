@@ -334,7 +334,7 @@ extern "C" fn after_fork_in_child() {
 /// From now on a child that is forked finds out that it is one.
 pub fn watch_forks() {
     static WATCHED: OnceHere = OnceHere::new();
-    WATCHED.call(|| {
+    WATCHED.call_by_pid(|| {
         CURRENT.store(draw(), Relaxed);
         // SAFETY: three functions that take a lock and map memory; they live as long as this
         // library, with which the C library forgets them. It can only fail for want of memory.

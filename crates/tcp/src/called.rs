@@ -186,26 +186,18 @@ impl TcpFabric {
         if self.known.len() < MOST_KNOWN {
             return;
         }
-        let connections = &mut self.connections;
-        let is_over = |connection: &Option<Box<Connection>>| {
-            connection.as_ref().is_none_or(|it| it.is_over())
-        };
-        let mut gone: Vec<u32> = self.known.values().map(|known| known.connection).collect();
-        gone.retain(|number| connections.get(*number as usize).is_none_or(is_over));
+        let connections = &self.connections;
+        let is_gone = |known: &Known| !connections.contains_key(&known.connection);
+        let gone = self.known.values().filter(|known| is_gone(known));
+        let mut gone: Vec<u32> = gone.map(|known| known.connection).collect();
         if gone.is_empty() {
             return;
         }
         let last = gone.len() / 4;
         let (_, last, _) = gone.select_nth_unstable(last);
         let last = *last;
-        self.known.retain(|_, known| {
-            let at = connections.get_mut(known.connection as usize);
-            let keep = known.connection > last || !at.as_ref().is_none_or(|it| is_over(it));
-            if let (false, Some(over)) = (keep, at) {
-                *over = None;
-            }
-            keep
-        });
+        self.known
+            .retain(|_, known| known.connection > last || !is_gone(known));
     }
 
     /// Somebody has said a greeting. Whoever does not know the secret is believed nothing.
@@ -238,7 +230,7 @@ impl TcpFabric {
                     let why = ConnectionFailure::Lost("it has connected anew".to_owned());
                     self.fail(known.connection, why);
                 }
-                Some(Stage::Over(_)) | None => {}
+                None => {}
             }
         }
         if before.is_none() {
@@ -299,9 +291,9 @@ impl TcpFabric {
     /// Whether no more connections are taken from an address.
     fn has_many_from(&self, from: IpAddr) -> bool {
         // Mostly there are not so many of all.
-        self.alive as usize >= MOST_FROM_ONE_ADDRESS && {
-            let living = self.connections.iter().flatten().filter(|c| !c.is_over());
-            living.filter(|c| c.from == Some(from)).count() >= MOST_FROM_ONE_ADDRESS
+        self.connections.len() >= MOST_FROM_ONE_ADDRESS && {
+            let of_it = self.connections.values().filter(|c| c.from == Some(from));
+            of_it.count() >= MOST_FROM_ONE_ADDRESS
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use limic_fabric::ConnectionFailure;
 
-use crate::connection::Stage;
+use crate::connection::{Connection, Stage};
 use crate::fabric::TcpFabric;
 use crate::sockets;
 
@@ -53,7 +53,8 @@ impl TcpFabric {
 
     fn end_late_calls(&mut self, before: Instant) {
         let waited = self.timeout.as_millis();
-        for number in 0..self.connections.len() as u32 {
+        let numbers: Vec<u32> = self.connections.keys().copied().collect();
+        for number in numbers {
             let why = match self.connection(number).map(|c| &c.stage) {
                 Some(Stage::Calling(until)) if before >= *until => {
                     format!("its address did not answer for {waited} ms")
@@ -74,16 +75,18 @@ impl TcpFabric {
     /// Ends connections with machines that do not answer.
     fn end_silent(&mut self) {
         let timeout = self.timeout;
-        for number in 0..self.connections.len() as u32 {
-            let Some(connection) = self.connection(number) else {
-                continue;
-            };
-            let socket = connection.socket.as_ref();
+        let is_silent = |connection: &Connection| {
             let connected = matches!(connection.stage, Stage::Ready | Stage::Greeted { .. });
-            if connected && socket.is_some_and(|s| sockets::is_silent(s.as_fd(), timeout)) {
-                let why = format!("its machine was silent for {} ms", timeout.as_millis());
-                self.fail(number, ConnectionFailure::Unreachable(why));
-            }
+            let socket = connection.socket.as_ref().filter(|_| connected);
+            socket.is_some_and(|socket| sockets::is_silent(socket.as_fd(), timeout))
+        };
+        let all = self.connections.iter();
+        let silent: Vec<u32> = all
+            .filter_map(|(number, connection)| is_silent(connection).then_some(*number))
+            .collect();
+        for number in silent {
+            let why = format!("its machine was silent for {} ms", timeout.as_millis());
+            self.fail(number, ConnectionFailure::Unreachable(why));
         }
     }
 }

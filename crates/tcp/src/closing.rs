@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
-use limic_fabric::{ConnectionFailure, Form};
+use limic_fabric::Form;
 use rustix::event::Timespec;
 use rustix::event::epoll;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
@@ -27,23 +27,20 @@ impl TcpFabric {
         if let Some(listener) = self.listener.take() {
             self.close_socket(listener);
         }
-        let ready = |number: &u32| {
-            let connection = self.connections[*number as usize].as_ref();
+        // Those whose writing end is shut are true.
+        let mut left: Vec<(u32, bool)> = Vec::new();
+        for (number, connection) in &mut self.connections {
             // In the midst of a long message nothing can be said.
-            connection.is_some_and(|connection| connection.is_ready() && connection.to_go == 0)
-        };
-        let mut left: Vec<u32> = (0..self.connections.len() as u32).filter(ready).collect();
-        for number in &left {
-            if let Some(connection) = self.connection(*number) {
+            if connection.is_ready() && connection.to_go == 0 {
                 let (kind, tag, len) = (GOODBYE, 0, 0);
                 let room = connection.out.add(HEADER);
                 room.copy_from_slice(&record::header(Form { kind, tag, len }));
                 connection.corked = false;
+                left.push((*number, false));
             }
         }
-        let mut shut = vec![false; self.connections.len()];
         loop {
-            left.retain(|number| !self.has_left(*number, &mut shut[*number as usize]));
+            left.retain_mut(|(number, shut)| !self.has_left(*number, shut));
             if left.is_empty() || Instant::now() >= until {
                 break;
             }
@@ -51,8 +48,8 @@ impl TcpFabric {
             let pause = Timespec::try_from(PAUSE).unwrap_or_default();
             let _ = epoll::wait(&self.events_set, &mut ready[..], Some(&pause));
         }
-        for number in 0..self.connections.len() as u32 {
-            self.end(number, ConnectionFailure::Closed);
+        while let Some((number, _)) = self.connections.first_key_value() {
+            self.end(*number);
         }
     }
 

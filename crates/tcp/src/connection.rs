@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-use limic_fabric::ConnectionFailure;
 use rustix::event::epoll::EventFlags;
 
 use crate::outgoing::Outgoing;
@@ -29,7 +28,6 @@ pub(crate) enum Stage {
     /// The peer's own call is to come, until then.
     Awaited(Instant),
     Ready,
-    Over(ConnectionFailure),
 }
 
 /// One connection.
@@ -44,8 +42,7 @@ pub(crate) struct Connection {
     pub(crate) from: Option<IpAddr>,
     /// How long the call pauses if it ends without an answer.
     pub(crate) pause: Duration,
-    /// `None` while the peer's call is awaited, while this side's pauses, and when the connection
-    /// is over.
+    /// `None` while the peer's call is awaited, and while this side's pauses.
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) out: Outgoing,
     /// Messages follow at once: they wait for each other.
@@ -102,10 +99,6 @@ impl Connection {
         let mut flags = EventFlags::IN;
         flags.set(EventFlags::OUT, self.blocked);
         flags
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over(_))
     }
 }
 

@@ -35,13 +35,12 @@ impl TcpFabric {
         let at = place(to)?;
         let before = self.known.get(&id).copied();
         if let Some(known) = before {
-            let there_is = self.connection(known.connection);
-            if there_is.is_some_and(|connection| !connection.is_over()) {
+            if self.at(known.connection).is_some() {
                 return Ok(known.connection);
             }
         }
         let deadline = Instant::now() + self.timeout;
-        let socket = self.begin_call(self.connections.len() as u32, at)?;
+        let socket = self.begin_call(self.next_number, at)?;
         let mut connection = Connection::new(id, Stage::Calling(deadline), Some(socket));
         connection.at = Some(at);
         let number = self.enter(connection);

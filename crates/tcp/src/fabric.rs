@@ -1,7 +1,7 @@
 //! All connections of one endpoint.
 
 use core::time::Duration;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -14,7 +14,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
-use crate::connection::{Connection, Known, Stage, Stranger};
+use crate::connection::{Connection, Known, Stranger};
 use crate::greeting::HELLO;
 use crate::looking::{Hot, Look};
 use crate::place::{part_of, place_of};
@@ -59,8 +59,10 @@ pub struct TcpFabric {
     pub(crate) id: u64,
     pub(crate) secret: u64,
     pub(crate) hello: Vec<u8>,
-    /// By number; a number is used once.
-    pub(crate) connections: Vec<Option<Box<Connection>>>,
+    /// Those that are not over, by number.
+    pub(crate) connections: BTreeMap<u32, Box<Connection>>,
+    /// The number of the next one: each is used once.
+    pub(crate) next_number: u32,
     pub(crate) known: HashMap<u64, Known>,
     pub(crate) strangers: Vec<Option<Stranger>>,
     pub(crate) events: VecDeque<Event>,
@@ -70,9 +72,7 @@ pub struct TcpFabric {
     pub(crate) hot: Hot,
     /// How far the next poll looks.
     pub(crate) next_look: Look,
-    /// Connections that are not over.
-    pub(crate) alive: u32,
-    /// Those of them that are not ready.
+    /// Connections that are not ready.
     pub(crate) beginning: u32,
     /// Those that hold messages.
     pub(crate) holding: u32,
@@ -121,14 +121,14 @@ impl TcpFabric {
             id,
             secret,
             hello: Vec::new(),
-            connections: Vec::new(),
+            connections: BTreeMap::new(),
+            next_number: 0,
             known: HashMap::new(),
             strangers: Vec::new(),
             events: VecDeque::new(),
             readable: VecDeque::new(),
             hot: Hot::Nobody,
             next_look: Look::Everything,
-            alive: 0,
             beginning: 0,
             holding: 0,
             blocked: 0,
@@ -142,19 +142,20 @@ impl TcpFabric {
     }
 
     pub(crate) fn connection(&mut self, number: u32) -> Option<&mut Connection> {
-        self.connections.get_mut(number as usize)?.as_deref_mut()
+        self.connections.get_mut(&number).map(Box::as_mut)
     }
 
     pub(crate) fn at(&self, number: u32) -> Option<&Connection> {
-        self.connections.get(number as usize)?.as_deref()
+        self.connections.get(&number).map(Box::as_ref)
     }
 
     /// Adds a connection; gives its number.
     pub(crate) fn enter(&mut self, connection: Connection) -> u32 {
-        self.alive += 1;
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
         self.beginning += u32::from(!connection.is_ready());
-        self.connections.push(Some(Box::new(connection)));
-        self.connections.len() as u32 - 1
+        self.connections.insert(number, Box::new(connection));
+        number
     }
 
     /// Closes a socket that is in the event set, and ends its connection. A forked child may have
@@ -169,35 +170,24 @@ impl TcpFabric {
 
     /// A connection ends, and an event tells of it.
     pub(crate) fn fail(&mut self, number: u32, why: ConnectionFailure) {
-        if self.end(number, why.clone()) {
+        if self.end(number) {
             let connection = ConnectionId(number);
             self.events.push_back(Event::Failed { connection, why });
         }
     }
 
     /// A connection ends. False if it was over.
-    pub(crate) fn end(&mut self, number: u32, why: ConnectionFailure) -> bool {
-        let Some(connection) = self.connection(number) else {
+    pub(crate) fn end(&mut self, number: u32) -> bool {
+        let Some(over) = self.connections.remove(&number) else {
             return false;
         };
-        if connection.is_over() {
-            return false;
-        }
-        let was_ready = connection.is_ready();
-        let held = core::mem::take(&mut connection.holds);
-        connection.stage = Stage::Over(why);
-        connection.out = crate::outgoing::Outgoing::default();
-        connection.input = Vec::new();
-        let blocked = core::mem::take(&mut connection.blocked);
-        let socket = connection.socket.take();
         if self.hot.number() == Some(number) {
             self.hot = Hot::Nobody;
         }
-        self.alive -= 1;
-        self.beginning -= u32::from(!was_ready);
-        self.holding -= u32::from(held);
-        self.blocked -= u32::from(blocked);
-        if let Some(socket) = socket {
+        self.beginning -= u32::from(!over.is_ready());
+        self.holding -= u32::from(over.holds);
+        self.blocked -= u32::from(over.blocked);
+        if let Some(socket) = over.socket {
             self.close_socket(socket);
         }
         true
@@ -224,7 +214,7 @@ impl Fabric for TcpFabric {
     }
 
     fn disconnect(&mut self, connection: ConnectionId) {
-        self.end(connection.0, ConnectionFailure::Closed);
+        self.end(connection.0);
         let of_it = |event: &Event| {
             matches!(event, Event::Failed { connection: other, .. }
                 | Event::Connected { connection: other, .. } if *other == connection)
@@ -290,8 +280,8 @@ impl Fabric for TcpFabric {
         self.flush(to.0);
     }
 
-    fn holds_messages(&self) -> bool {
-        self.holding > 0
+    fn holding(&self) -> u32 {
+        self.holding
     }
 
     fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {

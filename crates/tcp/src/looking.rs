@@ -193,7 +193,7 @@ impl TcpFabric {
 
     /// Polls between two questions to the event set.
     fn ask_every(&self) -> u32 {
-        if self.alive > 1 {
+        if self.connections.len() > 1 {
             ASK_EVERY
         } else {
             ASK_SELDOM
@@ -212,7 +212,7 @@ impl TcpFabric {
         let every = match self.next_look {
             Look::Everything => 1,
             _ if waits || self.reads >= self.ask_every() => 1,
-            _ if hot.is_none() && self.alive > 0 => 1,
+            _ if hot.is_none() && !self.connections.is_empty() => 1,
             _ => self.ask_every(),
         };
         if self.turn % every == 0 {
@@ -261,7 +261,7 @@ impl TcpFabric {
                     self.list(number);
                 }
             }
-            Some(Stage::Pausing(_) | Stage::Awaited(_) | Stage::Over(_)) | None => {}
+            Some(Stage::Pausing(_) | Stage::Awaited(_)) | None => {}
         }
     }
 }

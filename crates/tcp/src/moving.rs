@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use limic_fabric::{ConnectionFailure, Form, SendRefused, Stretch};
 use rustix::io::Errno;
 
-use crate::connection::{Connection, Stage};
+use crate::connection::Connection;
 use crate::fabric::TcpFabric;
 use crate::record::{self, HEADER, LONGEST};
 
@@ -18,13 +18,10 @@ impl TcpFabric {
         if len > LONGEST {
             return Err(SendRefused::TooLong { len, most: LONGEST });
         }
-        // One that is over and forgotten.
         let over = SendRefused::Failed(ConnectionFailure::Closed);
         let connection = self.connection(number).ok_or(over)?;
-        match &connection.stage {
-            Stage::Ready => {}
-            Stage::Over(why) => return Err(SendRefused::Failed(why.clone())),
-            _ => return Err(SendRefused::Later),
+        if !connection.is_ready() {
+            return Err(SendRefused::Later);
         }
         // What the socket does not take is kept, and nothing is put behind it: so little is kept.
         if connection.blocked || connection.broken.is_some() || connection.to_go > 0 {

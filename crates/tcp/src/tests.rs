@@ -202,6 +202,25 @@ fn a_machine_that_is_gone_is_noticed_though_nothing_is_sent() {
     assert_eq!(idle + between * count, TcpSettings::default().timeout);
 }
 
+#[test]
+fn a_connection_that_is_over_leaves_nothing_but_a_name() {
+    let mut a = open(1);
+    for attempt in 1..=3 {
+        let mut b = open(2);
+        call(&mut b, &a).expect("it listens");
+        if attempt > 1 {
+            assert!(matches!(next(&mut a, &mut b), Event::Failed { .. }));
+        }
+        assert!(matches!(next(&mut a, &mut b), Event::Connected { .. }));
+        assert_eq!((a.connections.len(), a.known.len()), (1, 1));
+        if attempt < 3 {
+            // The next call of this name is a later one.
+            let known = a.known.get_mut(&2).expect("it has called");
+            known.heard = 0;
+        }
+    }
+}
+
 /// Connections that were made from an address; gives the last one.
 fn made_from(fabric: &mut TcpFabric, ip: Ipv4Addr) -> u32 {
     let mut last = 0;
@@ -241,7 +260,7 @@ fn one_address_has_only_so_many_connections_at_a_time() {
     let last = made_from(&mut called, Ipv4Addr::LOCALHOST);
     let told = why_not_taken(&mut called, 2);
     assert!(told.contains("4096 connections from"), "{told}");
-    called.end(last, ConnectionFailure::Closed);
+    called.end(last);
     assert!(is_taken(&mut called, 3), "one of them is over");
 }
 
@@ -277,7 +296,7 @@ fn nobody_is_kept_out_by_those_who_are_gone() {
     know(&mut called, |called| {
         let number = called.enter(Connection::new(9, Stage::Ready, None));
         if number % 1000 > 0 {
-            called.end(number, ConnectionFailure::Closed);
+            called.end(number);
         }
         number
     });

@@ -1,5 +1,6 @@
 //! The ranks of a job meet before their first message.
 
+use crate::engine::patience::Patience;
 use crate::{Endpoint, Peer, Result};
 
 /// Looks for news of a connection that follow one another at once, and those after which a
@@ -30,6 +31,7 @@ pub fn connect_at_start<E: Endpoint>(endpoint: &E, rank: usize, peers: &[Peer]) 
             }
         }
         let mut in_vain = 0;
+        let mut patience = Patience::default();
         while !left.is_empty() {
             let mut still = Vec::new();
             for peer in left {
@@ -45,7 +47,10 @@ pub fn connect_at_start<E: Endpoint>(endpoint: &E, rank: usize, peers: &[Peer]) 
                 if in_vain > POLLS {
                     std::thread::yield_now();
                 }
-            } else if !left.is_empty() {
+            } else if let Some(peer) = left.first() {
+                if patience.is_over(endpoint.patience()) {
+                    endpoint.say_contact(*peer);
+                }
                 endpoint.sleep(None);
             }
         }

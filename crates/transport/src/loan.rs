@@ -51,12 +51,14 @@ impl<'e, E: Endpoint> Loan<'e, E> {
     /// As [`Endpoint::send`](crate::Endpoint::send).
     #[inline(always)]
     pub fn send(mut self, to: Peer, tag: impl Into<Tag>) -> Result<()> {
+        // First: it is the caller's code, which may panic.
+        let tag = tag.into();
         let Some(raw) = self.raw.take() else {
             return Err(Error::UnknownRequest);
         };
         let len = raw.len;
         // SAFETY: the endpoint lent it to this value, which ends here, with this length.
-        unsafe { self.endpoint.send_loan(to, tag.into(), raw, len) }
+        unsafe { self.endpoint.send_loan(to, tag, raw, len) }
     }
 
     /// Sends the first `len` bytes.
@@ -89,6 +91,8 @@ impl<'e, E: Endpoint> Loan<'e, E> {
         to: Peer,
         tag: impl Into<Tag>,
     ) -> Result<LoanSend<'e, E>> {
+        // First: it is the caller's code, which may panic.
+        let tag = tag.into();
         if len > self.len() {
             return Err(Error::OutOfRegion {
                 offset: 0,
@@ -102,7 +106,7 @@ impl<'e, E: Endpoint> Loan<'e, E> {
         let endpoint = self.endpoint;
         // SAFETY: the endpoint lent it to this value, which ends here, and it is long enough by the
         // check above.
-        let posted = unsafe { endpoint.post_loan(to, tag.into(), raw, len) }?;
+        let posted = unsafe { endpoint.post_loan(to, tag, raw, len) }?;
         Ok(LoanSend(Handle { endpoint, posted }))
     }
 }

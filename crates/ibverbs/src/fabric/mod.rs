@@ -321,12 +321,12 @@ impl Fabric {
         contact::patience(self)
     }
 
-    /// Whether messages that were taken wait here for an entry to leave with: then only
+    /// Connections on which messages that were taken wait for an entry to leave with: only
     /// [`poll`](Self::poll) sends them.
     #[inline]
     #[must_use]
-    pub fn holds_messages(&self) -> bool {
-        self.open_packets > 0
+    pub fn holding(&self) -> u32 {
+        self.open_packets
     }
 
     /// Whether a connection is ready: messages go at once, as far as there is room.

@@ -6,8 +6,8 @@
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::Process;
@@ -15,17 +15,16 @@ use super::Process;
 /// Does something once in a process. A child that was forked while another thread was at it does it
 /// again.
 #[derive(Debug)]
-pub struct OnceHere(AtomicU32);
+pub struct OnceHere(AtomicU64);
 
 impl OnceHere {
-    const FRESH: u32 = 0;
-    /// Any other number is the pid of the process that is at it.
-    const DONE: u32 = u32::MAX;
+    const FRESH: u64 = 0;
+    const DONE: u64 = 2;
 
     /// Nothing is done.
     #[must_use]
     pub const fn new() -> Self {
-        Self(AtomicU32::new(Self::FRESH))
+        Self(AtomicU64::new(Self::FRESH))
     }
 
     /// Does it, or waits until another thread of this process has.
@@ -33,13 +32,23 @@ impl OnceHere {
     pub fn call(&self, work: impl FnOnce()) {
         // Pairs with the release in `Attempt::drop`.
         if self.0.load(Acquire) != Self::DONE {
-            self.call_slow(work);
+            self.call_slow(Process::current().to_bits(), work);
+        }
+    }
+
+    /// As [`call`](Self::call), where the process is not known yet but by its pid. It is the same
+    /// in a child that is the first process of a namespace, as its parent is of another one.
+    pub(super) fn call_by_pid(&self, work: impl FnOnce()) {
+        // Pairs with the release in `Attempt::drop`.
+        if self.0.load(Acquire) != Self::DONE {
+            self.call_slow(std::process::id().into(), work);
         }
     }
 
     #[cold]
-    fn call_slow(&self, work: impl FnOnce()) {
-        let me = std::process::id();
+    fn call_slow(&self, process: u64, work: impl FnOnce()) {
+        // Odd: neither of the two above.
+        let me = process << 1 | 1;
         loop {
             let before = self.0.load(Acquire);
             if before == Self::DONE {
@@ -62,7 +71,7 @@ impl OnceHere {
 }
 
 /// Somebody is at it. After a panic the next one tries.
-struct Attempt<'a>(&'a OnceHere, u32);
+struct Attempt<'a>(&'a OnceHere, u64);
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
@@ -239,6 +248,31 @@ mod tests {
         assert!(well);
         ONCE.call(|| unreachable!("it is done"));
         assert_eq!(*VALUE.get_or_make(|| 7), 2);
+    }
+
+    /// Both are the first of their namespaces: they have one pid.
+    #[test]
+    fn a_child_with_its_parents_pid_does_not_wait_for_itself() {
+        static ONCE: OnceHere = OnceHere::new();
+        // SAFETY: children of this process get a namespace of processes.
+        let new_namespace = || unsafe { libc::unshare(libc::CLONE_NEWPID) == 0 };
+        let in_child = || {
+            let mut done = false;
+            std::thread::spawn(|| {
+                // No alarm ends the first process of a namespace.
+                std::thread::sleep(core::time::Duration::from_secs(20));
+                std::process::abort();
+            });
+            ONCE.call(|| done = true);
+            done
+        };
+        let parent = || {
+            beside(
+                |stay| ONCE.call(stay),
+                || !new_namespace() || holds_in_child(in_child),
+            )
+        };
+        assert!(holds_in_child(|| !new_namespace() || holds_in_child(parent)));
     }
 
     #[test]

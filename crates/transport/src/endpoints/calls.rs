@@ -180,6 +180,9 @@ macro_rules! calls {
                         engine.say_awaited(Awaited::Message(call, selector));
                     });
                 }
+                fn say_contact(&self, peer: Peer) {
+                    self.0.engine.enter(move |engine| engine.say_awaited(Awaited::Contact(peer.0)));
+                }
                 fn say_under_way(&self, call: &'static str) {
                     self.0.engine.enter(move |engine| {
                         engine.say_awaited(Awaited::UnderWay(call));

@@ -196,8 +196,9 @@ impl Engine {
 
     #[inline(always)]
     fn take_loan_bypass(&mut self, selector: &Selector, peeks: u32) -> Option<RawLoaned> {
-        self.bypassed = self.bypassed.wrapping_add(1);
-        if work::has_slow_work(&self.cx) || self.bypassed % receive_bypass::OTHERS_EVERY == 0 {
+        self.bypassed += 1;
+        if work::has_slow_work(&self.cx) || self.bypassed >= receive_bypass::OTHERS_EVERY {
+            self.bypassed = 0;
             return None;
         }
         loan_bypass::take(&mut self.rings, &mut self.cx, selector, peeks).map(Into::into)

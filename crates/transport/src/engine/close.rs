@@ -4,7 +4,7 @@ use limic_shm::world::Instant;
 
 use super::contact::{accept, connections, failure, stop_writer};
 use super::cx::Cx;
-use super::protocol::cancel;
+use super::protocol::{cancel, loopback};
 use crate::counters;
 use crate::error::PeerFailure;
 
@@ -37,6 +37,7 @@ pub(crate) fn end(cx: &mut Cx) {
         let id = cx.requests.id(slot);
         // It can only say that there is no such request.
         let _ = cancel::cancel(cx, id);
+        loopback::lose(cx, slot);
     }
     // A peer may still be copying from or into what is left: never free that.
     cx.requests.leak_abandoned();

@@ -253,7 +253,7 @@ impl Engine {
             return;
         }
         let deadline = Instant::now() + self.cx.settings.linger();
-        self.wait_until(Awaited::Linger(deadline), |engine| {
+        self.wait_until(Awaited::Taking(deadline), |engine| {
             let over = !work::has_unsent(&mut engine.cx) || Instant::now() >= deadline;
             over.then_some(())
         });

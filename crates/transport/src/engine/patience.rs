@@ -29,17 +29,15 @@ pub(crate) enum Awaited<'a> {
     Region(RegionId),
     /// Any of the operations under way, in a call of this name.
     UnderWay(&'static str),
-    /// Peers take what was sent, until the linger time is over.
-    Linger(Instant),
-    /// Something that ends by itself.
-    Own,
+    /// Peers take what was sent, until this time is over.
+    Taking(Instant),
 }
 
 impl Awaited<'_> {
     /// How long the caller may sleep at most.
     pub(crate) fn longest_sleep(self) -> Option<Duration> {
         match self {
-            Self::Linger(end) => Some(end.saturating_duration_since(Instant::now())),
+            Self::Taking(end) => Some(end.saturating_duration_since(Instant::now())),
             _ => None,
         }
     }
@@ -132,7 +130,7 @@ fn describe(cx: &mut Cx, awaited: Awaited<'_>) -> Option<String> {
             let ids: Vec<_> = slots.map(|slot| cx.requests.id(slot)).collect();
             Some(under_way(call, &ids, |id| operation(cx, id)))
         }
-        Awaited::Linger(_) | Awaited::Own => None,
+        Awaited::Taking(_) => None,
     }
 }
 

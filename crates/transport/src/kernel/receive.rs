@@ -264,17 +264,15 @@ impl KernelEngine {
             return Ok(None);
         };
         let mut bytes = Vec::new();
-        let len = usize::try_from(found.len).unwrap_or(usize::MAX);
-        bytes
-            .try_reserve_exact(len)
-            .map_err(|_| Error::NoMemory(format!("a message of {} bytes", found.len)))?;
-        bytes.resize(len, 0);
-        // SAFETY: the vector outlives the call.
-        let into = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(&mut bytes[..])]) };
+        make_room(&mut bytes, found.len)?;
         let wanted = self.wanted(selector)?;
         let Some(found) = self.look_for(wanted, true)? else {
             return Ok(None);
         };
+        // It is another one if the sender has cancelled that which was seen.
+        make_room(&mut bytes, found.len)?;
+        // SAFETY: the vector outlives the call.
+        let into = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(&mut bytes[..])]) };
         let status = self.fetch(found, &into)?;
         Ok(Some((status, bytes)))
     }
@@ -311,6 +309,16 @@ impl KernelEngine {
     pub(super) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
         self.taken.next_kept()
     }
+}
+
+/// Makes a vector as long as a message.
+fn make_room(bytes: &mut Vec<u8>, len: u64) -> Result<()> {
+    let long = usize::try_from(len).unwrap_or(usize::MAX);
+    bytes
+        .try_reserve_exact(long.saturating_sub(bytes.len()))
+        .map_err(|_| Error::NoMemory(format!("a message of {len} bytes")))?;
+    bytes.resize(long, 0);
+    Ok(())
 }
 
 /// Room of a receive as the module takes it.

@@ -299,6 +299,7 @@ impl Runtime for Loopback {
         Duration::ZERO
     }
     fn say_awaited(&self, _: &'static str, _: &Selector) {}
+    fn say_contact(&self, _: Peer) {}
     fn say_under_way(&self, _: &'static str) {}
     fn is_busy(&self) -> bool {
         self.0.try_borrow_mut().is_err()

@@ -36,6 +36,9 @@ pub trait Runtime: Debug + Send + Sealed {
     /// Says, as a warning, that a call of this name has waited so long for such a message.
     fn say_awaited(&self, call: &'static str, selector: &Selector);
 
+    /// Says, as a warning, that a call has waited so long for the first contact with a peer.
+    fn say_contact(&self, peer: Peer);
+
     /// Says, as a warning, that a call of this name has waited so long for any of the operations
     /// under way.
     fn say_under_way(&self, call: &'static str);

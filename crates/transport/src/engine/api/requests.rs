@@ -1,6 +1,9 @@
 //! What becomes of operations that were posted: waits, tests, ends that nobody waits for.
 
+use core::time::Duration;
 use std::any::Any;
+
+use limic_shm::world::Instant;
 
 use crate::Result;
 use crate::engine::Engine;
@@ -9,6 +12,9 @@ use crate::engine::protocol::cancel;
 use crate::engine_cell::{Freed, Frees};
 use crate::error::Outcome;
 use crate::raw::RequestId;
+
+/// How long a peer over a network may take to make room: that of a message or two.
+const ROOM_WITHIN: Duration = Duration::from_millis(10);
 
 impl Engine {
     /// Waits for one request.
@@ -61,10 +67,17 @@ impl Engine {
         }
     }
 
+    /// A peer that reads makes room in time. One that does not cannot wait for the record either,
+    /// and is not waited for.
     #[cold]
     fn flush_pending_slow(&mut self) {
-        self.wait_until(Awaited::Own, |engine| {
-            (!engine.cx.fabric.holds_messages()).then_some(())
+        let end = Instant::now() + ROOM_WITHIN;
+        self.wait_until(Awaited::Taking(end), |engine| {
+            if engine.cx.fabric.holds_messages() && Instant::now() < end {
+                return None;
+            }
+            engine.cx.fabric.gave_time();
+            Some(())
         });
     }
 

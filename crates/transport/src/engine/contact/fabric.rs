@@ -40,6 +40,7 @@ pub(crate) fn try_anew(cx: &mut Cx, number: u32) {
         Some(_) if !cx.fabric.takes(&peer.address) => return,
         Some(_) => {}
     }
+    cx.fabric.returned.insert(number);
     cx.peers.forgive(number);
     cx.matching.deaths.forget(number);
 }

@@ -32,7 +32,11 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     };
     let died = !matches!(why, PeerFailure::Closed | PeerFailure::Forked);
     if died {
-        tracing::warn!("peer {number}: {why}");
+        if cx.fabric.returned.contains(&number) {
+            tracing::debug!("peer {number}, again: {why}");
+        } else {
+            tracing::warn!("peer {number}: {why}");
+        }
         cx.counters.event(Event::PeersFailed);
         cx.counters.reason(None, number, &why.to_string());
     }

@@ -46,8 +46,8 @@ impl Fabric for Quiet {
     }
     fn cork(&mut self, _: ConnectionId) {}
     fn uncork(&mut self, _: ConnectionId) {}
-    fn holds_messages(&self) -> bool {
-        false
+    fn holding(&self) -> u32 {
+        0
     }
     fn poll(&mut self, _: &mut Inbox) -> Option<Event> {
         self.polls.fetch_add(1, Ordering::Relaxed);

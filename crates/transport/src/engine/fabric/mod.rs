@@ -59,12 +59,8 @@ pub(crate) enum Happened {
     Nothing,
 }
 
-/// What a peer's failure is to those who wait for it. The log has the network's own words, which
-/// say more: addresses, errors of the system, times.
-fn failure(peer: u32, why: ConnectionFailure) -> PeerFailure {
-    if why != ConnectionFailure::Closed {
-        tracing::warn!("peer {peer} over a network: {why}");
-    }
+/// What a peer's failure is to those who wait for it.
+fn failure(why: ConnectionFailure) -> PeerFailure {
     match why {
         ConnectionFailure::Unreachable(_) => PeerFailure::Unreachable,
         ConnectionFailure::Lost(_) => PeerFailure::Died,

@@ -183,8 +183,11 @@ impl Peers {
         if let Some(peer) = self.get(number) {
             let before = core::mem::replace(&mut peer.state, PeerState::Up(channel));
             self.unmet -= u32::from(matches!(before, PeerState::Unmet { .. }));
-            self.attached += u32::from(shared);
-            self.reached += 1;
+            // One that this endpoint has called over a network is up before it answers.
+            if !matches!(before, PeerState::Up(_)) {
+                self.attached += u32::from(shared);
+                self.reached += 1;
+            }
         }
     }
 

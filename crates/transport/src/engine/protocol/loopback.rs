@@ -2,15 +2,16 @@
 
 use limic_policy::Path;
 
-use crate::engine::control::counting;
+use crate::engine::control::{budget, counting};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::{Envelope, Told};
+use crate::engine::matching::Liveness;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::protocol::unexpected;
 use crate::engine::request::sent;
 use crate::engine::request::{Operation, SendStage, Sending, Slot};
 use crate::raw::Posted;
-use crate::{Error, Result};
+use crate::{Error, Peer, Result};
 
 /// A message to this endpoint itself: one copy if its receive is posted, two if it is short.
 pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
@@ -30,8 +31,8 @@ pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
         return Ok(done);
     }
     let short = len <= cx.staging.buffer_bytes && !sending.matched;
-    let (body, posted) = if short {
-        (UnexpectedBody::Bytes(sending.data.to_vec()), done)
+    let (body, slot, posted) = if short {
+        (UnexpectedBody::Bytes(sending.data.to_vec()), None, done)
     } else {
         let sending = Sending {
             stage: SendStage::Loopback,
@@ -39,7 +40,11 @@ pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
         };
         let slot = cx.requests.insert(Operation::Send(sending));
         let id = cx.requests.id(slot);
-        (UnexpectedBody::Loopback(id), Posted::Pending(id))
+        (
+            UnexpectedBody::Loopback(id),
+            Some(slot),
+            Posted::Pending(id),
+        )
     };
     let message = UnexpectedMessage {
         envelope,
@@ -48,8 +53,35 @@ pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
     };
     match unexpected::keep(cx, message) {
         Ok(_) => Ok(posted),
-        Err(why) => Err(Error::NoMemory(why.into())),
+        Err(why) => {
+            if let Some(slot) = slot {
+                cx.requests.release(slot);
+            }
+            Err(Error::NoMemory(why.into()))
+        }
     }
+}
+
+/// The endpoint has ended: a message that was claimed and not received is lost.
+pub(crate) fn lose(cx: &mut Cx, slot: Slot) {
+    let Operation::Send(sending) = cx.requests.get(slot) else {
+        return;
+    };
+    let (me, is_kept) = (sending.to, sending.stage == SendStage::Loopback);
+    let (true, Ok(Some(why))) = (is_kept, cx.peers.failure(me)) else {
+        return;
+    };
+    let id = cx.requests.id(slot);
+    let store = cx.matching.store();
+    let of_it =
+        |kept: &UnexpectedMessage| matches!(kept.body, UnexpectedBody::Loopback(it) if it == id);
+    for token in store.find(true, of_it) {
+        store.replace(token, UnexpectedBody::Lost(Box::new(why.clone())));
+    }
+    budget::count_taken(cx, me, 0);
+    let peer = Peer(me);
+    cx.requests
+        .complete(slot, Err(Error::PeerFailed { peer, why }));
 }
 
 /// Copies a message into its posted receive.

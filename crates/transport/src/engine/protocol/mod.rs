@@ -19,7 +19,7 @@ pub(crate) mod fast_send;
 pub(crate) mod fragments;
 pub(crate) mod loans;
 pub(crate) mod long_packets;
-mod loopback;
+pub(crate) mod loopback;
 mod offer;
 pub(crate) mod packets;
 pub(crate) mod private_ring;

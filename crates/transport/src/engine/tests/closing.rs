@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use limic_shm::control::Sent;
 
-use super::{attach_both, open, open_with, until};
+use super::{attach_both, open, open_with, post, until};
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::{receive, send};
 use crate::error::PeerFailure;
@@ -51,6 +51,31 @@ fn a_closed_endpoint_withdraws_what_it_exposed() {
     assert!(pair.regions.table.look(0, key).is_some());
     owner.close();
     assert_eq!(pair.regions.table.look(0, key), None);
+}
+
+#[test]
+fn a_claimed_message_to_itself_is_lost_with_its_endpoint() {
+    let data = vec![7_u8; 4 << 20];
+    let mut engine = open(0);
+    let me = engine.myself();
+    // SAFETY: the data outlives the endpoint.
+    let Posted::Pending(send) = (unsafe { post(&mut engine, me.0, 1, &data) }) else {
+        panic!("it is too long to be kept");
+    };
+    let claimed = engine.claim(&Selector::any()).expect("a message");
+    let (_, claim) = claimed.expect("a message");
+    engine.close();
+    let lost = Error::PeerFailed {
+        peer: me,
+        why: PeerFailure::Closed,
+    };
+    assert_eq!(engine.test(send), Some(Err(lost.clone())));
+    // SAFETY: there are no slices.
+    let received = unsafe { receive::post_claimed(&mut engine.cx, claim, &[]) };
+    assert!(
+        matches!(&received, Ok(Posted::Done(Err(why))) if *why == lost),
+        "{received:?}"
+    );
 }
 
 /// The word that it was received waits for room in the sender's ring, which is full.

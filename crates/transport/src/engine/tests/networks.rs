@@ -7,7 +7,9 @@ use std::time::Duration;
 use limic_fabric::{Part, Provider};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Log, attach_both, known, open, open_with, post, send, tags, turn, wait_for};
+use super::{
+    Log, PATIENCE, attach_both, known, open, open_with, post, send, tags, turn, until, wait_for,
+};
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::peer::sockets::TIMER;
@@ -62,6 +64,47 @@ fn a_forked_child_can_ask_for_the_counters() {
     // What the engine does in a child.
     engine.leave_to_parent();
     assert_eq!(refused(&engine), 1);
+}
+
+#[test]
+fn a_peer_that_reads_nothing_holds_up_no_other_wait() {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let data = vec![7; 1 << 21];
+        let (mut one, mut other) = (listening(FabricUse::TcpOnly), listening(FabricUse::TcpOnly));
+        let (of_other, of_one) = attach_both(&mut one, &mut other);
+        let mut sent = 0;
+        while !one.cx.fabric.holds_messages() {
+            // SAFETY: the data stays longer than the endpoints.
+            let posted = unsafe { post(&mut one, of_other, sent, &data[..4096]) };
+            assert!(matches!(posted, Posted::Done(Ok(_))), "{posted:?}");
+            sent += 1;
+        }
+        let own = one.cx.identity.address.to_bytes();
+        let me = one.connect(&own).expect("an address");
+        // SAFETY: the data stays longer than the endpoints.
+        let Posted::Pending(id) = (unsafe { post(&mut one, me.0, 1, &data) }) else {
+            panic!("it is too long to be kept");
+        };
+        one.cancel(id).expect("known");
+        assert_eq!(one.wait(id).err(), Some(Error::Cancelled));
+        until(&mut [&mut one, &mut other], |engines| {
+            u64::from(engines[1].cx.matching.kept()) == sent
+        });
+        assert!(!one.cx.fabric.holds_messages());
+        assert!(tags(&mut other, of_one).into_iter().eq(0..sent));
+        tell.send(()).expect("somebody waits");
+    });
+    told.recv_timeout(PATIENCE)
+        .expect("it goes on for too long");
+}
+
+#[test]
+fn a_peer_over_a_network_counts_once_as_reached() {
+    let (mut one, mut other) = (listening(FabricUse::TcpOnly), listening(FabricUse::TcpOnly));
+    attach_both(&mut one, &mut other);
+    turn(&mut [&mut one, &mut other]);
+    assert_eq!((one.cx.peers.reached(), other.cx.peers.reached()), (1, 1));
 }
 
 /// Numbers of peers are given out once.
@@ -240,16 +283,16 @@ fn an_answer_without_sense_is_not_this_sides_fault() {
     assert!(why.starts_with("it answers with"), "{why}");
 }
 
-/// An endpoint of another version at the other end: which of both calls makes no difference.
-mod other_version {
+/// The other end is a network alone.
+mod network_alone {
     use limic_fabric::{Fabric, Inbox, Parts};
     use limic_tcp::{TcpFabric, TcpSettings};
 
     use super::*;
     use crate::engine::peer::greeting::{self, PROTOCOL};
 
-    /// Speaks the next version.
-    fn stranger(address: &mut Address) -> TcpFabric {
+    /// Speaks this version.
+    fn stranger(address: &mut Address, version: u32) -> TcpFabric {
         let settings = TcpSettings {
             interface: Some("127.0.0.1".to_owned()),
             ..TcpSettings::default()
@@ -258,7 +301,7 @@ mod other_version {
         address.fabric = Parts::NONE;
         assert!(address.fabric.add(&stranger.part()));
         let mut hello = greeting::hello(address);
-        hello[..4].copy_from_slice(&(PROTOCOL + 1).to_le_bytes());
+        hello[..4].copy_from_slice(&version.to_le_bytes());
         stranger.set_hello(hello);
         stranger
     }
@@ -270,10 +313,10 @@ mod other_version {
     }
 
     #[test]
-    fn is_named_as_the_reason_where_it_is_called() {
+    fn another_version_is_named_as_the_reason_where_it_is_called() {
         let mut engine = listening(FabricUse::TcpOnly);
         let mut address = Address::generate().expect("random");
-        let mut stranger = stranger(&mut address);
+        let mut stranger = stranger(&mut address, PROTOCOL + 1);
         let why = failure_at(&mut engine, &address, || {
             stranger.poll(&mut Inbox::new());
         });
@@ -288,9 +331,10 @@ mod other_version {
     }
 
     #[test]
-    fn is_turned_away_where_it_calls() {
+    fn another_version_is_turned_away_where_it_calls() {
         let mut engine = listening(FabricUse::TcpOnly);
-        let mut stranger = stranger(&mut Address::generate().expect("random"));
+        let mut address = Address::generate().expect("random");
+        let mut stranger = stranger(&mut address, PROTOCOL + 1);
         let to = engine.cx.identity.address;
         let part = to.fabric.find(Provider::Tcp).expect("a place");
         let call = stranger.connect(&part, to.id, to.secret);
@@ -305,5 +349,30 @@ mod other_version {
             "{reasons:?}"
         );
         assert!(!engine.cx.fabric.has_peers());
+    }
+
+    #[test]
+    fn the_log_says_once_that_a_peer_is_gone_which_comes_and_goes() {
+        let log = Log::default();
+        let _log = tracing::subscriber::set_default(log.writer());
+        let mut engine = listening(FabricUse::TcpOnly);
+        let mut stranger = stranger(&mut Address::generate().expect("random"), PROTOCOL);
+        let to = engine.cx.identity.address;
+        let part = to.fabric.find(Provider::Tcp).expect("a place");
+        for _ in 0..5 {
+            let call = stranger.connect(&part, to.id, to.secret).expect("a socket");
+            wait_for(|| {
+                turn(&mut engine, &mut stranger);
+                engine.cx.peers.reached() == 1 && stranger.is_connected(call)
+            });
+            stranger.disconnect(call);
+            wait_for(|| {
+                turn(&mut engine, &mut stranger);
+                engine.cx.peers.reached() == 0
+            });
+        }
+        assert_eq!(log.count("peer 0 over a network: "), 1, "{log:?}");
+        assert_eq!(log.count("peer 0: "), 1, "{log:?}");
+        assert_eq!(log.count(", again: "), 8, "{log:?}");
     }
 }
