@@ -5,6 +5,7 @@
 use std::time::{Duration, Instant};
 
 use libc::{c_int, c_long};
+use limic::settings::{Path, Settings};
 use limic::{Address, Endpoint, Error, HybridEndpoint, Peer};
 use limic_tests::failing::FailingCalls;
 use limic_tests::process::{mappings, open_descriptors};
@@ -16,7 +17,7 @@ const BACK: u64 = 9;
 /// Far beyond what anything takes here.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-const CALLS: [(&str, c_long, c_int); 25] = [
+const CALLS: &[(&str, c_long, c_int)] = &[
     ("memfd_create", libc::SYS_memfd_create, libc::EMFILE),
     ("ftruncate", libc::SYS_ftruncate, libc::ENOMEM),
     ("mmap", libc::SYS_mmap, libc::ENOMEM),
@@ -39,7 +40,25 @@ const CALLS: [(&str, c_long, c_int); 25] = [
     // One of the two, as the kernel has it.
     ("pidfd_open", libc::SYS_pidfd_open, libc::EMFILE),
     ("getsockopt", libc::SYS_getsockopt, libc::EMFILE),
+    ("setsockopt", libc::SYS_setsockopt, libc::ENOPROTOOPT),
+    ("sendto", libc::SYS_sendto, libc::EAGAIN),
+    ("sendto, memory", libc::SYS_sendto, libc::ENOBUFS),
     ("process_vm_readv", libc::SYS_process_vm_readv, libc::ENOMEM),
+    (
+        "process_vm_readv, split",
+        libc::SYS_process_vm_readv,
+        libc::ENOMEM,
+    ),
+    (
+        "process_vm_writev, split",
+        libc::SYS_process_vm_writev,
+        libc::ENOMEM,
+    ),
+    ("membarrier", libc::SYS_membarrier, libc::EPERM),
+    ("madvise", libc::SYS_madvise, libc::EINVAL),
+    ("munmap", libc::SYS_munmap, libc::ENOMEM),
+    ("openat", libc::SYS_openat, libc::EMFILE),
+    ("read", libc::SYS_read, libc::EIO),
     ("epoll_pwait", libc::SYS_epoll_pwait, libc::EINTR),
     ("ppoll", libc::SYS_ppoll, libc::EINTR),
     ("getrandom", libc::SYS_getrandom, libc::EINTR),
@@ -49,10 +68,22 @@ const CALLS: [(&str, c_long, c_int); 25] = [
 /// peer is given up.
 const GIVES_UP: &str = "getsockopt";
 
+/// With this in the name of a case, both ranks copy long messages.
+const SPLIT: &str = "split";
+
+fn open(what: &str) -> Result<HybridEndpoint, Error> {
+    let settings = Settings::builder();
+    let settings = match what.contains(SPLIT) {
+        true => settings.long_path(Path::SplitCopy),
+        false => settings,
+    };
+    HybridEndpoint::with(settings.build().expect("settings"))
+}
+
 /// What the rank whose calls fail does. `true`: it has an endpoint.
 fn fails(rank: &Rank, what: &str) -> bool {
     let gives_up = what.starts_with(GIVES_UP);
-    let endpoint = match HybridEndpoint::open() {
+    let endpoint = match open(what) {
         Ok(endpoint) => endpoint,
         Err(error) => {
             println!("REPORT: {what}: open: {error}");
@@ -107,7 +138,7 @@ fn send(endpoint: &HybridEndpoint, to: Peer, tag: u64, len: usize, what: &str) -
 
 /// What the other rank does meanwhile.
 fn works(rank: &Rank, name: &str) {
-    let endpoint = HybridEndpoint::open().expect("open");
+    let endpoint = open(name).expect("open");
     let blobs = rank.link.exchange(&endpoint.address().to_bytes());
     let address = blobs[0].as_deref().expect("the other rank lives");
     let Ok(address) = Address::from_bytes(address) else {
@@ -122,6 +153,8 @@ fn works(rank: &Rank, name: &str) {
     let back = endpoint.isend(other, BACK, content(BACK, LENGTHS[2]));
     let blobs = rank.link.exchange_while(&[], || {
         endpoint.progress();
+        // So that others have to ring.
+        endpoint.sleep(Some(Duration::from_millis(2)));
     });
     let sent = blobs[0].as_deref().expect("the other rank lives");
     for (tag, mut receive) in (0..).zip(receives) {
@@ -154,7 +187,7 @@ fn every_system_call_may_fail_once() {
             return skip("seccomp has no notifications here");
         }
         let mut failures = 0;
-        for (name, call, errno) in CALLS {
+        for &(name, call, errno) in CALLS {
             for nth in 1.. {
                 let Some(Ok(failing)) = &failing else {
                     works(rank, name);
@@ -167,6 +200,7 @@ fn every_system_call_may_fail_once() {
                 let before = (open_descriptors(), mappings());
                 failing.fail(call, nth, errno);
                 let is_open = fails(rank, &what);
+                let has_failed = failing.end();
                 // Where the kernel does not say what a descriptor is, a thread closes it.
                 let begin = Instant::now();
                 while open_descriptors() > before.0 && begin.elapsed() < PATIENCE {
@@ -182,7 +216,6 @@ fn every_system_call_may_fail_once() {
                     after.1 <= before.1 + 8,
                     "{what}: mappings, {before:?} {after:?}"
                 );
-                let has_failed = failing.has_failed();
                 assert!(has_failed || is_open, "{what}: no call failed");
                 let _ = rank.link.exchange(&[u8::from(has_failed)]);
                 if !has_failed {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use limic::settings::{FabricUse, Path, PathSet, Settings, VerbsConnect};
 use limic::topology::CpuSet;
 use limic::{
-    Barrier, Endpoint, HybridEndpoint, Peer, RegionKey, Selector, Tag, connect_at_start, wait_any,
-    wait_some,
+    Barrier, Endpoint, Error, HybridEndpoint, Peer, RegionKey, Selector, Tag, connect_at_start,
+    wait_any, wait_some,
 };
 
 /// What a process that this test starts waits in; behind a space, the key of a region of its
@@ -53,6 +53,10 @@ impl Drop for Waiting {
 }
 
 fn start(role: &str, parent: &HybridEndpoint) -> Waiting {
+    start_rank(7, role, parent)
+}
+
+fn start_rank(rank: u32, role: &str, parent: &HybridEndpoint) -> Waiting {
     let bytes = parent.address().to_bytes();
     let address: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut child = Command::new(std::env::current_exe().expect("this program"))
@@ -60,7 +64,7 @@ fn start(role: &str, parent: &HybridEndpoint) -> Waiting {
         .env_remove("LIMIC_LOG")
         .env("LIMIC_PROFILE", "off")
         .env("LIMIC_PATIENCE_MS", "20")
-        .env("LIMIC_RANK", "7")
+        .env("LIMIC_RANK", rank.to_string())
         .env(ROLE, role)
         .env(PARENT, address)
         .stdout(Stdio::null())
@@ -145,6 +149,25 @@ fn a_process_waits() {
                 .collect();
             assert!(wait_any(&endpoint, &mut receives).is_some());
         }
+        "circle" => {
+            let own = endpoint.address().to_bytes();
+            endpoint.send(parent, 2, &own).expect("the parent lives");
+            let mut address = own;
+            let come = |from, tag: u64, room: &mut [u8]| {
+                let came = endpoint.recv_timeout((from, tag), room, WATCHDOG);
+                came.expect("the sender lives").expect("it comes");
+            };
+            come(parent, 3, &mut address);
+            let other = endpoint.connect(&address).expect("an address");
+            endpoint.send(other, 4, b"met").expect("the other lives");
+            come(other, 4, &mut [0; 8]);
+            // The other waits for this one.
+            let failed = endpoint.recv((other, 5), &mut [0; 8]);
+            assert!(
+                matches!(failed, Err(Error::PeerFailed { .. })),
+                "{failed:?}"
+            );
+        }
         "revoke" => {
             let region = endpoint.region(vec![1; REGION]).expect("a region");
             let key = region.key().0.to_le_bytes();
@@ -223,6 +246,35 @@ fn a_receive_of_what_nobody_sends_names_tag_and_peer() {
         "limic: warning: rank 7 has waited for 20ms in recv of tag 5 from peer 0 \
          (LIMIC_LOG=off ends such lines)"
     );
+}
+
+/// Two ranks, each of which receives from the other and sends only behind that.
+#[test]
+fn who_wait_in_a_circle_name_each_other() {
+    let endpoint = HybridEndpoint::open().expect("open");
+    let mut ranks = [4, 5].map(|rank| start_rank(rank, "circle", &endpoint));
+    let met = ranks.each_ref().map(|_| {
+        let mut address = endpoint.address().to_bytes();
+        let any = Selector::any_source(Tag(2));
+        let came = endpoint.recv(any, &mut address).expect("it lives");
+        (came.peer, address)
+    });
+    for ((to, _), (_, address)) in met.iter().zip(met.iter().rev()) {
+        endpoint.send(*to, 3, address).expect("it lives");
+    }
+    for (rank, waiting) in [4, 5].into_iter().zip(&ranks) {
+        assert_eq!(
+            waiting.line(),
+            format!(
+                "limic: warning: rank {rank} has waited for 20ms in recv of tag 5 from peer 1 \
+                 (LIMIC_LOG=off ends such lines)"
+            )
+        );
+    }
+    // The end of one is the end of the circle.
+    ranks[0].child.kill().expect("a child");
+    let [_, other] = ranks;
+    other.ends_well();
 }
 
 #[test]

@@ -6,18 +6,21 @@
 //!
 //! Memory that the honest two share with each other is mapped by the third as well. An attack on
 //! that can change bytes of their messages and withhold them, which is counted and printed; they
-//! must not crash, hang, or grow. An attack on anything else costs them no message.
+//! must not crash or grow, and who waits for what was withheld says so. An attack on anything else
+//! costs them no message.
 //!
 //! `LIMIC_TEST_ATTACK_ROUNDS` says how often each attack is made, with another seed each time.
 
 mod attacks;
 
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use attacks::Act;
+use limic::settings::Settings;
 use limic::{Endpoint, Error, HybridEndpoint, OwnedRecv, Peer, RegionKey, Selector, Tag};
 use limic_tests::attacker::{Scribble, writable_segments};
-use limic_tests::process::{mappings, open_descriptors, resident_memory, vanish};
+use limic_tests::process::{mappings, open_descriptors, resident_memory, socket_name, vanish};
 use limic_tests::{Cast, Rank, content};
 
 const HOSTILE: u32 = 2;
@@ -30,10 +33,16 @@ const REGION: usize = 100_000;
 /// Room behind each message, which stays as it was.
 const MARGIN: usize = 4096;
 const UNTOUCHED: u8 = 0xA5;
+/// How a line names a message of which some is there.
+const BEGUN: &str = "recv of a message that has begun to come from";
 /// Longer than an exchange takes on any machine. After it, messages count as withheld.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The same where some are expected to be.
 const SHORT_PATIENCE: Duration = Duration::from_secs(2);
+/// After how long a wait says what it waits for.
+const SAYS_AFTER: Duration = Duration::from_secs(1);
+/// Longer than it takes until that is said.
+const SAYS_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a process may have more during the attack: twice what it keeps of unexpected messages.
 const MORE_MEMORY: u64 = 128 << 20;
@@ -42,13 +51,59 @@ const MORE_MAPPINGS: usize = 150;
 
 /// Why an exchange did not do what it should.
 #[derive(Debug)]
-enum Trouble {
+enum Trouble<'a> {
     Failed(#[expect(dead_code, reason = "it is printed")] Error),
-    Withheld,
+    Withheld(Missing<'a>),
     Changed,
 }
 
-impl From<Error> for Trouble {
+/// What did not come in time.
+struct Missing<'a> {
+    /// Its call, tag and peer, as a line may name them.
+    named: Vec<String>,
+    /// Waits for it without a limit.
+    wait: Box<dyn FnOnce() + 'a>,
+}
+
+impl std::fmt::Debug for Missing<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.named[0])
+    }
+}
+
+impl Missing<'_> {
+    /// Waits on until it comes, its peer fails, or a line names it. Then the process ends.
+    fn wait_on(self, rank: &Rank, endpoint: &HybridEndpoint) {
+        let address = endpoint.address();
+        let id = socket_name(&address).replace("limic/", "");
+        let line = |named| format!("endpoint {id} has waited for {SAYS_AFTER:?} in {named}");
+        let lines: Vec<String> = self.named.iter().map(line).collect();
+        let done = attacks::done(rank, rank.rank);
+        let (ended, has_ended) = channel::<()>();
+        let watch = std::thread::spawn(move || {
+            let begin = Instant::now();
+            let waits = || has_ended.recv_timeout(Duration::from_millis(50));
+            while waits() == Err(RecvTimeoutError::Timeout) {
+                let said = std::fs::read("/proc/self/fd/1").expect("a file");
+                let said = String::from_utf8_lossy(&said);
+                if let Some(line) = lines.iter().find(|line| said.contains(*line)) {
+                    println!("REPORT: it said: {line}");
+                    std::fs::write(&done, "").expect("the shared directory");
+                    vanish();
+                }
+                if begin.elapsed() > SAYS_WITHIN {
+                    println!("it waits, and nothing says for whom: none of {lines:?}");
+                    std::process::abort();
+                }
+            }
+        });
+        (self.wait)();
+        drop(ended);
+        watch.join().expect("it has only looked");
+    }
+}
+
+impl From<Error> for Trouble<'_> {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
@@ -62,15 +117,33 @@ struct Honest<'a> {
     patience: Duration,
 }
 
-impl Honest<'_> {
+impl<'a> Honest<'a> {
+    /// Something has not come in time: what a line may call it, but for the peer, and how it is
+    /// waited for.
+    fn withheld(&self, named: &[&str], wait: impl FnOnce() + 'a) -> Trouble<'a> {
+        let peer = self.other.index();
+        Trouble::Withheld(Missing {
+            named: named
+                .iter()
+                .map(|call| format!("{call} peer {peer}"))
+                .collect(),
+            wait: Box::new(wait),
+        })
+    }
+
     /// One message each way.
-    fn exchange(&self, number: u64, len: usize) -> Result<(), Trouble> {
+    fn exchange(&self, number: u64, len: usize) -> Result<(), Trouble<'a>> {
         let tag = Tag(number << 8);
         let room = vec![UNTOUCHED; len + MARGIN];
         let mut receive = self.endpoint.irecv((self.other, tag), room)?;
         let mut send = self.endpoint.isend(self.other, tag, content(number, len))?;
-        if !receive.wait_timeout(self.patience) || !send.wait_timeout(self.patience) {
-            return Err(Trouble::Withheld);
+        if !receive.wait_timeout(self.patience) {
+            let named = [&*format!("recv of tag {} from", tag.0), BEGUN];
+            return Err(self.withheld(&named, || drop((receive.wait(), send))));
+        }
+        if !send.wait_timeout(self.patience) {
+            let named = format!("send of tag {} to", tag.0);
+            return Err(self.withheld(&[&named], || drop(send.wait())));
         }
         let (outcome, room) = receive.wait_buffer();
         let status = outcome?;
@@ -81,40 +154,46 @@ impl Honest<'_> {
         is_whole(number, status.len, &room[..len])
     }
 
-    fn loan(&self, number: u64) -> Result<(), Trouble> {
+    fn loan(&self, number: u64) -> Result<(), Trouble<'a>> {
         let tag = Tag(number << 8 | 1);
         let mut loan = self.endpoint.loan(LOAN)?;
         loan.copy_from_slice(&content(number, LOAN));
         let mut send = loan.isend(self.other, tag)?;
-        let from = (self.other, tag);
-        let got = self.endpoint.recv_loaned_timeout(from, self.patience)?;
-        let got = got.ok_or(Trouble::Withheld)?;
+        let (endpoint, from) = (self.endpoint, (self.other, tag));
+        let Some(got) = endpoint.recv_loaned_timeout(from, self.patience)? else {
+            let named = format!("recv_loaned of tag {} from", tag.0);
+            let wait = move || drop((endpoint.recv_loaned(from), send));
+            return Err(self.withheld(&[&named], wait));
+        };
         if !send.wait_timeout(self.patience) {
-            return Err(Trouble::Withheld);
+            let named = format!("send of tag {} to", tag.0);
+            return Err(self.withheld(&[&named], || drop(send.wait())));
         }
         send.wait()?;
         is_whole(number, got.len() as u64, &got.to_vec())
     }
 
     /// Writes into the other's region, and reads it back.
-    fn one_sided(&self, number: u64) -> Result<(), Trouble> {
+    fn one_sided(&self, number: u64) -> Result<(), Trouble<'a>> {
         let bytes = content(number, REGION);
         let mut write = self.endpoint.iwrite(self.other, self.key, 0, bytes)?;
         if !write.wait_timeout(self.patience) {
-            return Err(Trouble::Withheld);
+            let named = format!("write of {REGION} bytes to a region of");
+            return Err(self.withheld(&[&named], || drop(write.wait())));
         }
         write.wait()?;
         let room = vec![0; REGION];
         let mut read = self.endpoint.iread(self.other, self.key, 0, room)?;
         if !read.wait_timeout(self.patience) {
-            return Err(Trouble::Withheld);
+            let named = ["read of a region of", BEGUN];
+            return Err(self.withheld(&named, || drop(read.wait())));
         }
         let (_, bytes) = read.wait()?;
         is_whole(number, bytes.len() as u64, &bytes)
     }
 
     /// One of each kind. After bytes that were changed it goes on, as the other one does.
-    fn everything(&self, number: u64) -> Result<(), Trouble> {
+    fn everything(&self, number: u64) -> Result<(), Trouble<'a>> {
         let mut result = Ok(());
         let mut keep = |found| match found {
             Err(Trouble::Changed) => {
@@ -135,7 +214,7 @@ impl Honest<'_> {
 
     /// Exchanges until something goes wrong, and has to do with the hostile process meanwhile.
     /// Bytes that were changed are no reason to stop.
-    fn go_on(&self, from: u64, grown: &mut Grown) -> (u64, u64, Option<Trouble>) {
+    fn go_on(&self, from: u64, grown: &mut Grown) -> (u64, u64, Option<Trouble<'a>>) {
         let (mut good, mut changed, mut sends) = (0, 0, Vec::new());
         let mut receive: Option<OwnedRecv<'_, HybridEndpoint>> = None;
         for number in from..from + EXCHANGES {
@@ -160,7 +239,7 @@ impl Honest<'_> {
     }
 }
 
-fn is_whole(number: u64, len: u64, bytes: &[u8]) -> Result<(), Trouble> {
+fn is_whole<'a>(number: u64, len: u64, bytes: &[u8]) -> Result<(), Trouble<'a>> {
     let whole = len == bytes.len() as u64 && bytes == content(number, bytes.len());
     if whole { Ok(()) } else { Err(Trouble::Changed) }
 }
@@ -219,7 +298,6 @@ fn honest(rank: &Rank, attack: Act, endpoint: &HybridEndpoint, peers: &[Peer]) {
     let begin = Instant::now();
     let (good, changed, trouble) = pair.go_on(1000, &mut grown);
     let attacked = begin.elapsed();
-    std::fs::write(attacks::done(rank, rank.rank), "").expect("the shared directory");
     let fate = endpoint.attach(pair.hostile).err();
     println!(
         "REPORT: {attack:?}, seed {}, rank {}: {EXCHANGES} in {alone:.1?} alone; {good} and {changed} \
@@ -237,11 +315,16 @@ fn honest(rank: &Rank, attack: Act, endpoint: &HybridEndpoint, peers: &[Peer]) {
         .send_recv(me, 1_u64, b"still", (me, 1), &mut inbox)
         .expect("to itself");
     assert_eq!(&inbox, b"still");
+    if let Some(Trouble::Withheld(missing)) = trouble {
+        missing.wait_on(rank, endpoint);
+    }
+    std::fs::write(attacks::done(rank, rank.rank), "").expect("the shared directory");
     drop(region);
 }
 
 fn take_part(rank: &Rank, attack: Act) {
-    let endpoint = HybridEndpoint::open().expect("open");
+    let settings = Settings::builder().patience(SAYS_AFTER).build();
+    let endpoint = HybridEndpoint::with(settings.expect("settings")).expect("open");
     let own = writable_segments();
     let peers = rank.connect(&endpoint);
     // All have met all, over rings of their own, and the hostile process has sent what will be

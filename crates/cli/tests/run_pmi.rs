@@ -15,13 +15,17 @@ use std::process::{Command, Output, Stdio};
 
 use launcher::*;
 use limic::bootstrap::detect;
-use rustix::process::Signal;
+use limic::{HybridEndpoint, World};
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
 #[test]
 fn rank_program() {
     let Ok(part) = std::env::var("LIMIC_TEST_PART") else {
         return;
     };
+    if part == "fork" {
+        return a_child_drops_the_world();
+    }
     let mut job = detect().unwrap();
     let (rank, size) = (job.rank(), job.size());
     // Lengths differ by rank, and the longer ones need several PMI-1 values.
@@ -74,6 +78,31 @@ fn rank_program() {
         }
         other => panic!("unknown part {other}"),
     }
+}
+
+/// A child of each rank drops what it has a copy of, and the ranks go on with the launcher.
+fn a_child_drops_the_world() {
+    let mut world = World::init().unwrap();
+    // SAFETY: the child runs on in this thread alone, and ends without another destructor.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(world);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(0) };
+    }
+    let child = Pid::from_raw(child).unwrap();
+    let ended = waitpid(Some(child), WaitOptions::empty()).unwrap().unwrap();
+    assert_eq!(ended.1.exit_status(), Some(0));
+    // Behind this, the child of no rank is alive.
+    world.barrier().unwrap();
+    world.endpoints(1, HybridEndpoint::open).unwrap();
+    println!(
+        "gathered {} of {} by {}",
+        world.rank(),
+        world.size(),
+        world.launcher()
+    );
+    world.finalize().unwrap();
 }
 
 /// The socket to the launcher, beside the library.
@@ -142,6 +171,11 @@ fn ranks_are_told_when_one_left_before_the_exchange() {
         err(&output)
     );
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_forked_child_that_drops_the_world_leaves_the_job_to_its_parent() {
+    assert_gathered(&part(run(&["-n", "3"]), "fork"), "pmi1");
 }
 
 #[test]

@@ -4,15 +4,15 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-use limic::{Claimed, Endpoint, Error, Peer, Selector};
+use limic::{Claimed, Endpoint, Error, HybridEndpoint, Peer, RegionKey, Selector};
 use limic_tests::content;
 
 use super::era::{Era, MOST_MESSAGES, Sending, pick};
 use super::raw::{Raw, number_of};
-use super::{Asked, End, Scoped};
+use super::{Asked, End, Scoped, Way};
 
 /// Messages up to this length are at hand once they have arrived: taking them does not wait.
-const AT_HAND: u64 = 1000;
+pub(super) const AT_HAND: u64 = 1000;
 
 impl Era<'_> {
     pub(super) fn probe(&mut self, at: usize, asked: Asked) {
@@ -30,7 +30,7 @@ impl Era<'_> {
     }
 
     /// The length of a message that fits, if taking it does not wait.
-    fn at_hand(&mut self, at: usize, selector: Selector) -> bool {
+    pub(super) fn at_hand(&mut self, at: usize, selector: Selector) -> bool {
         let found = self.endpoint(at).probe(selector);
         let found = self.excused(found).flatten();
         found.is_some_and(|status| self.at_hand && status.len <= AT_HAND)
@@ -113,9 +113,9 @@ impl Era<'_> {
         &mut self,
         at: usize,
         which: usize,
-        offset: usize,
-        len: usize,
+        (offset, len): (usize, usize),
         write: bool,
+        way: Way,
     ) {
         if self.exposed.is_empty() {
             return;
@@ -129,35 +129,23 @@ impl Era<'_> {
             return;
         }
         let data = content(at as u64 + 100, len);
-        let posted = match write {
-            true => self
-                .endpoint(at)
-                .iwrite(peer, key, offset as u64, data.clone())
-                .map(Ok),
-            false => self
-                .endpoint(at)
-                .iread(peer, key, offset as u64, vec![0; len])
-                .map(Err),
-        };
-        let (outcome, found) = match posted {
-            Ok(Ok(mut write)) => {
-                while !write.test() {
-                    self.progress();
-                }
-                write.wait_buffer()
+        let mut found = if write { data.clone() } else { vec![0; len] };
+        let endpoint = self.endpoint(at);
+        let range = (peer, key, offset as u64);
+        let outcome = match way {
+            Way::Waits if at == owner && write => endpoint.write(peer, key, range.2, &found),
+            Way::Waits if at == owner => endpoint.read(peer, key, range.2, &mut found),
+            Way::Scope => self.access_in_scope(endpoint, range, &mut found, write),
+            _ => {
+                let (outcome, bytes) = self.access_by_handle(endpoint, range, found, write);
+                found = bytes;
+                outcome
             }
-            Ok(Err(mut read)) => {
-                while !read.test() {
-                    self.progress();
-                }
-                read.wait_buffer()
-            }
-            Err(error) => (Err(error), Vec::new()),
         };
         let bytes = &mut self.exposed[which].bytes;
         let is_within = offset + len <= bytes.len();
         match outcome {
-            Ok(_) => {
+            Ok(()) => {
                 let part = &mut bytes[offset..offset + len];
                 if write {
                     part.copy_from_slice(&data);
@@ -175,6 +163,59 @@ impl Era<'_> {
         }
     }
 
+    /// Gives the buffer too.
+    fn access_by_handle(
+        &self,
+        endpoint: &HybridEndpoint,
+        (peer, key, offset): (Peer, RegionKey, u64),
+        buffer: Vec<u8>,
+        write: bool,
+    ) -> (limic::Result<()>, Vec<u8>) {
+        let posted = match write {
+            true => endpoint.iwrite(peer, key, offset, buffer).map(Ok),
+            false => endpoint.iread(peer, key, offset, buffer).map(Err),
+        };
+        let (outcome, bytes) = match posted {
+            Ok(Ok(mut write)) => {
+                while !write.test() {
+                    self.progress();
+                }
+                write.wait_buffer()
+            }
+            Ok(Err(mut read)) => {
+                while !read.wait_timeout(Duration::ZERO) {
+                    self.progress();
+                }
+                read.wait_buffer()
+            }
+            Err(error) => (Err(error), Vec::new()),
+        };
+        (outcome.map(drop), bytes)
+    }
+
+    fn access_in_scope(
+        &self,
+        endpoint: &HybridEndpoint,
+        (peer, key, offset): (Peer, RegionKey, u64),
+        buffer: &mut [u8],
+        write: bool,
+    ) -> limic::Result<()> {
+        endpoint.scope(|scope| {
+            if write {
+                let mut write = scope.iwrite(peer, key, offset, buffer)?;
+                while !write.wait_timeout(Duration::ZERO) {
+                    self.progress();
+                }
+                return write.wait().map(drop);
+            }
+            let mut read = scope.iread(peer, key, offset, buffer)?;
+            while !read.test() {
+                self.progress();
+            }
+            read.wait().map(drop)
+        })
+    }
+
     pub(super) fn scope(
         &mut self,
         at: usize,
@@ -188,11 +229,11 @@ impl Era<'_> {
         let mut asked = Vec::new();
         for request in requests {
             match *request {
-                Scoped::Send((to, tag, len)) => {
+                Scoped::Send((to, tag, len), parted) => {
                     let Some(peer) = self.connect(at, to) else {
                         return;
                     };
-                    sent.push((peer, to, tag, len));
+                    sent.push((peer, to, tag, len, parted));
                 }
                 Scoped::Receive(from, room) => {
                     let Some(ask) = self.ask(at, from) else {
@@ -204,9 +245,9 @@ impl Era<'_> {
         }
         let sent: Vec<_> = sent
             .into_iter()
-            .map(|(peer, to, tag, len)| {
+            .map(|(peer, to, tag, len, parted)| {
                 let (message, len) = self.model.send(self.name(at), self.name(to), tag, len);
-                (peer, tag, message, content(message as u64, len))
+                (peer, tag, message, content(message as u64, len), parted)
             })
             .collect();
         let mut outcomes = Vec::new();
@@ -214,8 +255,13 @@ impl Era<'_> {
             endpoint.scope(|scope| {
                 let mut sends = Vec::new();
                 let mut receives = Vec::new();
-                for (peer, tag, message, bytes) in &sent {
-                    sends.push((*message, scope.isend(*peer, *tag, bytes)));
+                for (peer, tag, message, bytes, parted) in &sent {
+                    let (first, second) = bytes.split_at(bytes.len() / 3);
+                    let send = match parted {
+                        true => scope.isend_vectored(*peer, *tag, [first, &[], second]),
+                        false => scope.isend(*peer, *tag, bytes),
+                    };
+                    sends.push((*message, send));
                 }
                 for ((ask, selector), room) in &mut asked {
                     let number = self.model.receive();

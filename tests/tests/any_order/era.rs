@@ -9,6 +9,7 @@ use limic::{
 };
 use limic_tests::{check, content};
 
+use super::made_up::Regions;
 use super::model::{Ask, Fate, Model};
 use super::raw::Entries;
 use super::{Asked, Call};
@@ -17,7 +18,7 @@ use super::{Asked, Call};
 pub(super) const MOST_MESSAGES: usize = 4096;
 
 /// The longest message of a burst.
-const SHORT: usize = 900;
+pub(super) const SHORT: usize = 900;
 
 /// A send under way.
 pub(super) enum Sending<'e> {
@@ -68,6 +69,8 @@ pub(super) struct Era<'e> {
     pub(super) exposed: Vec<Exposed<'e>>,
     /// By place: what was entered by number.
     pub(super) entries: Vec<Entries>,
+    /// By place: what is exposed by number.
+    pub(super) regions: Vec<Regions>,
     /// Short messages are at hand once they have arrived.
     pub(super) at_hand: bool,
 }
@@ -96,6 +99,7 @@ impl<'e> Era<'e> {
             loans: Vec::new(),
             exposed: Vec::new(),
             entries: endpoints.iter().map(|_| Entries::default()).collect(),
+            regions: endpoints.iter().map(|_| Regions::default()).collect(),
             at_hand,
         }
     }
@@ -260,9 +264,11 @@ impl<'e> Era<'e> {
                     self.exposed.push(Exposed { at, region, bytes });
                 }
             }
-            Call::Access(at, which, offset, len, write) => {
-                self.access(at, which, offset, len, write)
+            Call::Access(at, which, (offset, len), write, way) => {
+                self.access(at, which, (offset, len), write, way);
             }
+            Call::WriteAt(which, offset, len) => self.write_at(which, offset, len),
+            Call::CopyTo(which, offset, len) => self.copy_to(which, offset, len),
             Call::Revoke(which) => {
                 if let Some(exposed) = pick(&mut self.exposed, which) {
                     exposed.revoke(self);
@@ -277,6 +283,8 @@ impl<'e> Era<'e> {
             }
             Call::Scope(at, ref requests, ref calls, end) => self.scope(at, requests, calls, end),
             Call::Raw(at, raw, which) => self.raw(at, raw, which),
+            Call::Waits(at, waits, asked, len) => self.waits(at, waits, asked, len),
+            Call::MadeUp(at, call, asked, range) => self.made_up(at, call, asked, range),
         }
     }
 

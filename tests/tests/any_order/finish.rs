@@ -90,6 +90,7 @@ impl Era<'_> {
         loop {
             let is_there = |era: &Self, place: usize| !era.model.is_gone(era.name(place));
             for place in self.places() {
+                self.take_reserved(place);
                 let name = self.name(place);
                 let waits = |receive: &super::era::Receive<'_>| {
                     receive.ask.at == name
@@ -128,5 +129,6 @@ impl Era<'_> {
             self.look();
         }
         self.end_raw();
+        self.end_made_up();
     }
 }

@@ -1,7 +1,7 @@
 //! All safe calls of endpoints in any order: two or three endpoints of one thread, whose calls a
 //! property test picks. No call panics or hangs, and what comes out is what the model allows.
 //!
-//! Calls that wait for another endpoint are left out: with one thread, nobody would answer. What
+//! Calls that wait are made where nobody else has to answer: with one thread, nobody would. What
 //! has to end is driven to its end by the progress of all endpoints.
 //!
 //! `LIMIC_TEST_CASES` says how many cases there are.
@@ -11,8 +11,10 @@
 mod calls;
 mod era;
 mod finish;
+mod made_up;
 mod model;
 mod raw;
+mod waits;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,8 +27,10 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 use era::Era;
+use made_up::MadeUp;
 use model::Model;
 use raw::Raw;
+use waits::Waits;
 
 /// Far longer than a case takes.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -60,7 +64,9 @@ pub(crate) enum Call {
     TakeLoaned(usize, Asked),
     DropLoaned(Which),
     Expose(usize, usize),
-    Access(usize, Which, usize, usize, bool),
+    Access(usize, Which, (usize, usize), bool, Way),
+    WriteAt(Which, usize, usize),
+    CopyTo(Which, usize, usize),
     Revoke(Which),
     Progress(usize),
     Sleep(usize),
@@ -68,6 +74,17 @@ pub(crate) enum Call {
     Close(usize),
     Scope(usize, Vec<Scoped>, Vec<(Raw, Which)>, End),
     Raw(usize, Raw, Which),
+    Waits(usize, Waits, Asked, usize),
+    MadeUp(usize, MadeUp, Asked, (Which, usize, usize)),
+}
+
+/// How a region is accessed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    Handle,
+    Scope,
+    /// By a call that waits, if it is an own one.
+    Waits,
 }
 
 /// To whom, under which tag, and how long.
@@ -79,7 +96,8 @@ pub(crate) type Asked = (Option<usize>, Option<u64>);
 /// A request within a scope.
 #[derive(Clone, Debug)]
 pub(crate) enum Scoped {
-    Send(Sent),
+    /// In one piece, or in three.
+    Send(Sent, bool),
     Receive(Asked, usize),
 }
 
@@ -135,16 +153,50 @@ fn raw() -> impl Strategy<Value = Raw> {
     ]
 }
 
+fn waits() -> impl Strategy<Value = Waits> {
+    prop::sample::select(vec![
+        Waits::Send,
+        Waits::SendVectored,
+        Waits::SendBuffer,
+        Waits::SendRecv,
+        Waits::Recv,
+        Waits::RecvVectored,
+        Waits::RecvTimeout,
+        Waits::RecvTooLong,
+        Waits::Probe,
+        Waits::Any,
+        Waits::Some,
+        Waits::All,
+    ])
+}
+
+fn made_up() -> impl Strategy<Value = MadeUp> {
+    prop::sample::select(vec![
+        MadeUp::Expose,
+        MadeUp::ReadRegion,
+        MadeUp::WriteRegion,
+        MadeUp::Revoke,
+        MadeUp::Peek,
+        MadeUp::Claim,
+        MadeUp::BorrowLoan,
+        MadeUp::TakeLoan,
+        MadeUp::ReserveTags,
+        MadeUp::TakeReserved,
+        MadeUp::KeepAnySourceReceives,
+    ])
+}
+
 fn call() -> impl Strategy<Value = Call> {
     let which = || 0..64_usize;
     let scoped = prop_oneof![
-        sent().prop_map(Scoped::Send),
+        (sent(), any::<bool>()).prop_map(|(sent, parted)| Scoped::Send(sent, parted)),
         (asked(), room()).prop_map(|(asked, room)| Scoped::Receive(asked, room)),
     ];
     let calls = prop_oneof![
         Just(Vec::new()),
         prop::collection::vec((raw(), which()), 0..6),
     ];
+    let way = prop::sample::select(vec![Way::Handle, Way::Scope, Way::Waits]);
     let end = prop::sample::select(vec![End::Done, End::Error, End::Panic]);
     prop_oneof![
         1 => (place(), place()).prop_map(|(at, to)| Call::Connect(at, to)),
@@ -166,8 +218,8 @@ fn call() -> impl Strategy<Value = Call> {
         2 => (place(), asked()).prop_map(|(at, asked)| Call::TakeLoaned(at, asked)),
         1 => which().prop_map(Call::DropLoaned),
         1 => (place(), length()).prop_map(|(at, len)| Call::Expose(at, len)),
-        3 => (place(), which(), length(), length(), any::<bool>())
-            .prop_map(|(at, region, offset, len, write)| Call::Access(at, region, offset, len, write)),
+        3 => (place(), which(), (length(), length()), any::<bool>(), way)
+            .prop_map(|(at, region, range, write, way)| Call::Access(at, region, range, write, way)),
         1 => which().prop_map(Call::Revoke),
         6 => place().prop_map(Call::Progress),
         1 => place().prop_map(Call::Sleep),
@@ -177,6 +229,14 @@ fn call() -> impl Strategy<Value = Call> {
         3 => (place(), prop::collection::vec(scoped, 0..5), calls, end)
             .prop_map(|(at, requests, calls, end)| Call::Scope(at, requests, calls, end)),
         6 => (place(), raw(), which()).prop_map(|(at, raw, which)| Call::Raw(at, raw, which)),
+        1 => (which(), length(), length())
+            .prop_map(|(region, offset, len)| Call::WriteAt(region, offset, len)),
+        1 => (which(), length(), length())
+            .prop_map(|(loaned, offset, len)| Call::CopyTo(loaned, offset, len)),
+        6 => (place(), waits(), asked(), length())
+            .prop_map(|(at, waits, asked, len)| Call::Waits(at, waits, asked, len)),
+        6 => (place(), made_up(), asked(), (which(), length(), length()))
+            .prop_map(|(at, call, asked, range)| Call::MadeUp(at, call, asked, range)),
     ]
 }
 

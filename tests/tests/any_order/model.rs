@@ -4,6 +4,9 @@
 use limic::{Address, Error, Outcome, Selector, Status, Tag};
 use limic_tests::check;
 
+/// The tag that is reserved, and sent only for that.
+pub(crate) const RESERVED: u64 = 1 << 40;
+
 /// What became of a send, as far as its sender knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -48,6 +51,13 @@ impl Ask {
         self.at == message.to
             && self.from.is_none_or(|from| from == message.from)
             && self.tag.is_none_or(|tag| tag == message.tag)
+    }
+
+    /// Whether another one, which names both, may get a message that fits this one.
+    pub(crate) fn overlaps(&self, named: &Self) -> bool {
+        self.at == named.at
+            && (self.from.is_none() || self.from == named.from)
+            && (self.tag.is_none() || self.tag == named.tag)
     }
 
     /// The same in the words of the endpoint, which knows its peer by that name.
@@ -119,6 +129,11 @@ impl Model {
 
     pub(crate) fn give_up(&mut self, ask: Ask) {
         self.given_up.push(ask);
+    }
+
+    /// Whether a receive that was given up may get a message for which another one asks.
+    pub(crate) fn may_take_unseen(&self, named: &Ask) -> bool {
+        self.given_up.iter().any(|ask| ask.overlaps(named))
     }
 
     pub(crate) fn leave(&mut self, name: usize) {
@@ -255,7 +270,10 @@ impl Model {
         let mut last: Vec<(&Message, usize)> = Vec::new();
         for message in &self.messages {
             // Which of the empty ones came is not known.
-            let got = message.got.filter(|_| message.len > 0);
+            // Reserved ones are taken when a runtime asks for them.
+            let got = message
+                .got
+                .filter(|_| message.len > 0 && message.tag != RESERVED);
             let Some((receive, ask)) = got else { continue };
             for (before, got) in &last {
                 let same = (before.from, before.to) == (message.from, message.to);

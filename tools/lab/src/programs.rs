@@ -62,7 +62,7 @@ impl Selection<'_> {
 /// Beginnings of the names of the tests that CI runs: the guest itself, the module's interface and
 /// what it does, the faults of LiMIC2, one conformance suite over the module, the fuzzer, and an
 /// endpoint over Soft-RoCE.
-const SHORT: [&str; 12] = [
+const SHORT: [&str; 16] = [
     "machine::",
     "interface::",
     "access::",
@@ -71,6 +71,10 @@ const SHORT: [&str; 12] = [
     "slots::",
     "latched::",
     "lifetime::",
+    "ended::",
+    "sessions::a_process",
+    "sessions::all_sessions",
+    "sessions::every_session",
     "limic2_faults::",
     "kernel_conformance::",
     "fuzz::honest_processes",

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use limic_policy::{Path, PathSet};
 use limic_records::{self as frame, ControlRecord};
-use limic_shm::control::Channel;
+use limic_shm::control::{Channel, Sent};
 use limic_shm::owner::split::SplitTerms;
 
 use super::{
@@ -258,6 +258,27 @@ fn one_identity_has_few_connections() {
         "those are refused, no more"
     );
     drop(held);
+}
+
+/// The end of one is a reason to read the others, which have ended too.
+#[test]
+fn connections_of_a_peer_that_end_at_once_end_it() {
+    let (mut engine, mut greedy) = (open(0), open(0));
+    let (of_greedy, of_engine) = attach_both(&mut engine, &mut greedy);
+    let hello = crate::engine::contact::handshake::greeting(&greedy.cx, greeting::HELLO, of_engine);
+    let held: Vec<_> = (0..8)
+        .map(|_| greet(&mut engine, &greedy, &hello))
+        .collect();
+    assert!(engine.cx.sockets.of_peer(of_greedy).len() > 1);
+    for channel in &held {
+        // What breaks the rules is a reason, too.
+        while let Ok(Sent::Done) = channel.send(&[99; 4], &[]) {}
+    }
+    drop((held, greedy));
+    until(&mut [&mut engine], |engines| {
+        !engines[0].cx.peers.is_alive(of_greedy)
+    });
+    assert!(engine.cx.sockets.of_peer(of_greedy).is_empty());
 }
 
 /// A connection over which a hello has come.

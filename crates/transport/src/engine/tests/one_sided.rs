@@ -5,8 +5,11 @@ use std::time::Instant;
 
 use limic_policy::{Path, PathSet};
 use limic_records::{self as frame, RegionAccess};
+use limic_shm::ring::Memory;
+use limic_shm::sync::Ordering;
 
-use super::{attach_both, open_with, start_revoke, turn, until};
+use super::{Log, attach_both, open_with, start_revoke, turn, until};
+use crate::buffer::ReceiveBuffer;
 use crate::engine::Engine;
 use crate::engine::contact::failure::fail_peer;
 use crate::engine::matching::Liveness;
@@ -14,7 +17,8 @@ use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut};
-use crate::{Error, Peer};
+use crate::single_copy::RemoteBytes;
+use crate::{Endpoint, Error, HybridEndpoint, Peer, Settings};
 
 const LEN: usize = 200_000;
 /// More than all staging buffers hold.
@@ -33,6 +37,47 @@ fn first_bytes(key: u64) -> RegionAccess {
         offset: 0,
         len: 8,
     }
+}
+
+/// Where no path that is allowed reads it, nothing else does.
+#[test]
+fn the_memory_of_a_peer_is_not_read_where_the_settings_forbid_it() {
+    let (mut owner, mut peer) = (open_helped(), open_helped());
+    let (_, of_owner) = attach_both(&mut owner, &mut peer);
+    let (data, mut room) = ([7_u8; 64], [0_u8; 64]);
+    // SAFETY: the room outlives the buffer.
+    let into = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(&mut room[..])]) };
+    let remote = RemoteBytes {
+        address: data.as_ptr().expose_provenance() as u64,
+        key: 0,
+        len: 64,
+    };
+    let pair = peer.cx.peers.pair(of_owner).expect("shared memory");
+    let refused = pair.copies.read(Path::Cma, remote, &into, 0, 64);
+    let why = refused.expect_err("it is switched off").why;
+    assert!(why.contains("switched off by the settings"), "{why}");
+}
+
+/// Nobody can take the memory back from a peer that is stopped.
+#[test]
+fn a_region_that_is_dropped_while_a_stopped_peer_accesses_it_is_said_to_be_lost() {
+    let settings = Settings::builder().without_environment().build();
+    let owner = HybridEndpoint::with(settings.expect("settings")).expect("an endpoint");
+    let mut peer = open_helped();
+    let of_peer = owner.connect(&peer.cx.identity.address.to_bytes());
+    let of_owner = peer.connect(&owner.address().to_bytes());
+    let (of_peer, of_owner) = (of_peer.expect("an address"), of_owner.expect("an address"));
+    while !owner.attach(of_peer).expect("alive") || !peer.attach(of_owner.0).expect("alive") {
+        owner.progress();
+        turn(&mut [&mut peer]);
+    }
+    let region = owner.region(vec![1; 100]).expect("a region");
+    let accessed = peer.cx.memory.segment.access();
+    accessed.word64(0).store(region.key().0, Ordering::Release);
+    let log = Log::default();
+    tracing::subscriber::with_default(log.writer(), || drop(region));
+    assert_eq!(log.count("a region of 100 bytes is dropped"), 1);
+    assert!(owner.region(vec![2; 100]).is_ok(), "others are exposed");
 }
 
 #[test]
