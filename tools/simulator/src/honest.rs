@@ -12,7 +12,7 @@ use limic::{Endpoint, Error, HybridEndpoint, Peer, Status, Tag};
 
 use self::room::Room;
 use crate::oracle;
-use crate::schedule::{wait_for, wrong};
+use crate::schedule::{give_way, wait_for, wrong};
 use crate::script::{BAIT, BAIT_LEN, Ending, Malice, Receive, Script, Taking, content};
 use crate::sim;
 
@@ -102,6 +102,15 @@ impl Drop for PanicsToo {
 /// A random choice.
 fn one_in(many: u32) -> bool {
     sim::with(|sim| sim.chance(many))
+}
+
+/// Does something else for some time.
+fn compute() {
+    sim::with(|sim| {
+        let current = sim.current.expect("a process");
+        sim.processes[current].stopped_until = sim.now + sim.rng.u64(10_000..100_000);
+    });
+    give_way();
 }
 
 fn doing(what: impl FnOnce() -> String) {
@@ -270,6 +279,9 @@ impl Honest<'_> {
             return Ok(());
         }
         for receive in receives {
+            if phase.lags && one_in(2) {
+                compute();
+            }
             if taking == Taking::InOrder && one_in(8) {
                 self.post_receive(*receive)?;
             } else {

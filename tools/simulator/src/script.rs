@@ -13,6 +13,8 @@ const LENGTHS: [usize; 24] = [
 ];
 /// So many of them are those of messages that go in a record.
 const SHORT: usize = 13;
+/// From here on they are those of messages that may go ahead of a receiver that lags.
+const LONG: usize = 17;
 /// Bits of a tag by which the wildcards of a phase know their messages.
 pub(crate) const PHASE: u64 = 0xff << 32;
 /// Those by which a colour's do.
@@ -63,6 +65,8 @@ pub(crate) struct Phase {
     pub(crate) taking: Vec<Taking>,
     /// Each process exposes a region, and the others write and read there.
     pub(crate) one_sided: bool,
+    /// Receivers lag behind their senders.
+    pub(crate) lags: bool,
 }
 
 /// How a run may end.
@@ -140,15 +144,21 @@ impl Script {
     }
 
     fn draw_phase(&mut self, rng: &mut Rng, number: u64, honest: usize) -> Phase {
+        // Many messages: short ones, for which rings of their own are granted, or long ones, which
+        // pile up at receivers that lag.
+        let dense = self.malice != Malice::Scribbles && rng.u32(0..6) == 0;
         let mut phase = Phase {
             messages: Vec::new(),
             receives: vec![Vec::new(); self.processes],
             taking: vec![Taking::Posted; self.processes],
             one_sided: rng.u32(0..4) == 0,
+            lags: dense && rng.u32(0..3) == 0,
         };
-        let longest = rng.usize(1..=LENGTHS.len());
-        // Many short messages, for which rings of their own are granted.
-        let dense = self.malice != Malice::Scribbles && rng.u32(0..6) == 0;
+        let lengths = match rng.usize(1..=LENGTHS.len()) {
+            _ if phase.lags => LONG..LENGTHS.len(),
+            _ if dense => 0..SHORT,
+            longest => 0..longest,
+        };
         for from in 0..honest {
             for to in 0..honest {
                 if from == to && rng.u32(0..4) != 0 {
@@ -159,8 +169,7 @@ impl Script {
                 for _ in 0..rng.usize(0..=if dense { 40 } else { 12 }) {
                     let colour = rng.u64(0..colours);
                     let serial = if stream { 0xffff } else { rng.u64(0..100) };
-                    let longest = if dense { SHORT } else { longest };
-                    let len = LENGTHS[rng.usize(0..longest)] + rng.usize(0..2);
+                    let len = LENGTHS[rng.usize(lengths.clone())] + rng.usize(0..2);
                     phase.messages.push(self.messages.len());
                     self.messages.push(Message {
                         from,
@@ -290,7 +299,7 @@ fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
         .linger(linger)
         .patience(Duration::ZERO)
         .autotune(false)
-        .skew(rng.bool())
+        .skew(rng.u32(0..4) != 0)
         .line_latency(latency)
         .build();
     settings.expect("settings")
