@@ -96,11 +96,8 @@ fn work(arguments: &Arguments) -> ExitCode {
             "end {} {} {} {}",
             counts.accesses, counts.turns, counts.sent, counts.received
         );
-        for (fault, count) in &counts.faults {
-            let _ = writeln!(out, "fault {count} {fault}");
-        }
-        for (path, count) in &counts.paths {
-            let _ = writeln!(out, "path {count} {path}");
+        for (name, count) in &counts.named {
+            let _ = writeln!(out, "count {count} {name}");
         }
         if let Some(failure) = failure {
             let _ = writeln!(out, "failure {}", failure.replace('\n', " | "));
@@ -115,7 +112,7 @@ fn work(arguments: &Arguments) -> ExitCode {
 struct Sums {
     runs: u64,
     numbers: [u64; 4],
-    /// Faults, and messages by path.
+    /// Faults, and what else happened, by kind and name.
     named: BTreeMap<String, u64>,
 }
 
@@ -190,10 +187,9 @@ fn batch(first: u64, seeds: u64, seconds: Option<u64>, sums: &mut Sums) -> Optio
                     *sum += number.parse().unwrap_or(0);
                 }
             }
-            Some((kind @ ("fault" | "path"), rest)) => {
+            Some(("count", rest)) => {
                 if let Some((count, name)) = rest.split_once(' ') {
-                    let name = format!("{kind} {name}");
-                    *sums.named.entry(name).or_default() += count.parse().unwrap_or(0);
+                    *sums.named.entry(name.to_owned()).or_default() += count.parse().unwrap_or(0);
                 }
             }
             Some(("failure", what)) => failure = Some(what.replace(" | ", "\n")),

@@ -3,6 +3,7 @@
 mod leave;
 mod one_sided;
 mod room;
+mod states;
 mod wait;
 
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use limic::raw::{Loans, Messages, Posted, RawLoaned, RawSlice, RequestId, Reques
 use limic::{Endpoint, Error, HybridEndpoint, Peer, Status, Tag};
 
 use self::room::Room;
+use self::states::reached;
 use crate::oracle;
 use crate::schedule::{give_way, wait_for, wrong};
 use crate::script::{BAIT, BAIT_LEN, Ending, Malice, Receive, Script, Taking, content};
@@ -170,11 +172,14 @@ pub(crate) fn live(me: usize, script: &Rc<Script>) {
     };
     match honest.work() {
         Ok(()) => leaves(me),
-        Err(Gone) => honest.give_up(),
+        Err(Gone) => {
+            reached("end", "gives up");
+            honest.give_up();
+        }
     }
     honest.held.clear();
     doing(|| "closes".to_owned());
-    count_paths(&endpoint);
+    states::of_endpoint(&endpoint);
     let bait = honest.bait.take();
     drop(honest);
     endpoint.close();
@@ -182,16 +187,6 @@ pub(crate) fn live(me: usize, script: &Rc<Script>) {
         bait.give_up();
     }
     drop(endpoint);
-}
-
-/// Notes by which paths the messages went.
-fn count_paths(endpoint: &HybridEndpoint) {
-    let counters = endpoint.counters();
-    sim::with(|sim| {
-        for (path, traffic) in counters.paths {
-            *sim.counts.paths.entry(path.to_string()).or_default() += traffic.messages;
-        }
-    });
 }
 
 /// Opens an endpoint; tries again if the kernel refuses.
@@ -370,6 +365,7 @@ impl Honest<'_> {
         let mut room = self.room_for(&receive);
         let posted = self.next_post();
         doing(|| format!("posts receive {posted} ({receive:?})"));
+        reached("receive", "Posted");
         // SAFETY: the room is kept until the receive is over; a process that is killed leaks it.
         let answer = unsafe {
             self.endpoint
@@ -405,6 +401,7 @@ impl Honest<'_> {
         let selector = self.selector(&receive);
         let posted = self.next_post();
         doing(|| format!("takes {posted} ({receive:?}, {taking:?})"));
+        reached("receive", format_args!("{taking:?}"));
         match taking {
             Taking::Posted | Taking::Blocking | Taking::InOrder => {
                 let mut room = self.room_for(&receive);
@@ -486,6 +483,7 @@ impl Honest<'_> {
 
     /// An operation failed: that is wrong, unless the peer that it names may be gone.
     fn fails(&mut self, error: &Error) -> Result<()> {
+        states::of_error(error);
         let was_short = sim::with(|sim| sim.processes[self.me].was_short);
         match error {
             // A message in an arena, for whose descriptor there was no room, is lost.

@@ -150,14 +150,18 @@ pub(crate) struct Counts {
     pub(crate) turns: u64,
     pub(crate) sent: u64,
     pub(crate) received: u64,
-    pub(crate) faults: BTreeMap<&'static str, u64>,
-    /// Messages by the path that carried them.
-    pub(crate) paths: BTreeMap<String, u64>,
+    /// Faults, and what else happened, by kind and name.
+    pub(crate) named: BTreeMap<String, u64>,
 }
 
 impl Counts {
     pub(crate) fn fault(&mut self, what: &'static str) {
-        *self.faults.entry(what).or_default() += 1;
+        self.state("fault", what, 1);
+    }
+
+    /// A state was reached so many times.
+    pub(crate) fn state(&mut self, kind: &str, what: impl fmt::Display, times: u64) {
+        *self.named.entry(format!("{kind} {what}")).or_default() += times;
     }
 }
 

@@ -3,6 +3,7 @@
 use limic::raw::Requests;
 use limic::{Endpoint, Outcome};
 
+use super::states::{of_error, reached};
 use super::{Honest, Receiving, doing, leaves};
 use crate::schedule::wrong;
 use crate::sim;
@@ -37,6 +38,7 @@ impl Honest<'_> {
     pub(super) fn leave_hastily(&mut self) {
         leaves(self.me);
         doing(|| "leaves hastily".to_owned());
+        reached("end", "leaves hastily");
         self.held.clear();
         self.end_all();
     }
@@ -83,7 +85,10 @@ impl Honest<'_> {
             Ok(status) => {
                 self.arrived(receiving.posted, receiving.receive, &status, receiving.room);
             }
-            Err(_) => receiving.room.give_up(),
+            Err(error) => {
+                of_error(&error);
+                receiving.room.give_up();
+            }
         }
     }
 }

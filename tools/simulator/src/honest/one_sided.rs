@@ -4,6 +4,7 @@ use limic::raw::{OneSided, Posted, Requests};
 use limic::{Endpoint, Error};
 
 use super::room::Room;
+use super::states::of_error;
 use super::{Honest, Result, doing};
 use crate::schedule::wrong;
 use crate::script::content;
@@ -60,7 +61,10 @@ impl Honest<'_> {
         let memory = match self.endpoint.revoke(region) {
             Ok(memory) => memory,
             // A peer was stopped for long; the memory stays exposed, and is leaked.
-            Err(Error::RegionInUse { .. }) => return Ok(()),
+            Err(error @ Error::RegionInUse { .. }) => {
+                of_error(&error);
+                return Ok(());
+            }
             Err(error) => wrong(format!("a region is not given back: {error}")),
         };
         sim::with(|sim| sim.processes[self.me].rooms.remove(&start));

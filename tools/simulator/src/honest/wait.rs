@@ -5,6 +5,7 @@ use core::time::Duration;
 use limic::raw::Requests;
 use limic::{Endpoint, Error, Outcome, RequestId};
 
+use super::states::reached;
 use super::{Gone, Honest, Result, doing, one_in};
 use crate::schedule::wrong;
 use crate::script::Malice;
@@ -26,6 +27,8 @@ impl Honest<'_> {
                 return Err(Gone);
             }
             doing(|| format!("waits ({way}) for {} sends, {} receives", left.0, left.1));
+            let name = ["by name", "for any", "by the list"].get(way as usize);
+            reached("wait", name.unwrap_or(&"by tests"));
             match way {
                 0 => self.wait_for_one()?,
                 1 => self.wait_for_any()?,
