@@ -216,8 +216,8 @@ fn prepare() {
     std::panic::set_hook(Box::new(move |panic| {
         let payload = panic.payload();
         let words = payload.downcast_ref::<String>();
-        let expected =
-            payload.is::<honest::PanicsToo>() || words.is_some_and(|words| words == A_USERS_PANIC);
+        let expected = payload.is::<honest::send::PanicsToo>()
+            || words.is_some_and(|words| words == A_USERS_PANIC);
         if !expected {
             usual(panic);
         }
@@ -259,6 +259,7 @@ fn run(seed: u64, trace: bool) -> (Option<String>, Counts) {
     run.board.addresses = vec![None; processes];
     run.board.reached = vec![0; processes];
     run.board.keys = vec![0; processes];
+    run.board.turns = vec![0; script.messages.len()];
     for process in 0..processes {
         let script = Rc::clone(&script);
         let hostile = script.hostile[process];

@@ -48,6 +48,10 @@ pub(crate) enum Taking {
     Blocking,
     /// Each message is probed for first.
     Probed,
+    /// One call with a time limit after the other.
+    Timed,
+    /// Several in a scope, of which some are cancelled.
+    Scoped,
     /// Where they lie, without a copy.
     Loaned,
     /// One by one in the order of sending, from all senders by turns: posted at times, else in a
@@ -63,8 +67,8 @@ pub(crate) struct Phase {
     /// For each process.
     pub(crate) receives: Vec<Vec<Receive>>,
     pub(crate) taking: Vec<Taking>,
-    /// Each process exposes a region, and the others write and read there.
-    pub(crate) one_sided: bool,
+    /// Each process exposes a region, of which the others write and read so many bytes each.
+    pub(crate) one_sided: Option<usize>,
     /// Receivers lag behind their senders.
     pub(crate) lags: bool,
 }
@@ -151,7 +155,7 @@ impl Script {
             messages: Vec::new(),
             receives: vec![Vec::new(); self.processes],
             taking: vec![Taking::Posted; self.processes],
-            one_sided: rng.u32(0..4) == 0,
+            one_sided: [700, 700, 150_000].get(rng.usize(0..12)).copied(),
             lags: dense && rng.u32(0..3) == 0,
         };
         let lengths = match rng.usize(1..=LENGTHS.len()) {
@@ -185,12 +189,14 @@ impl Script {
             let mut own: Vec<&Message> =
                 phase.messages.iter().map(|m| &self.messages[*m]).collect();
             own.retain(|message| message.to == to);
-            phase.taking[to] = match rng.u32(0..8) {
+            phase.taking[to] = match rng.u32(0..10) {
                 _ if self.malice == Malice::Scribbles => Taking::Posted,
                 3.. if dense => Taking::InOrder,
                 0 => Taking::Blocking,
                 1 => Taking::Probed,
                 2 => Taking::Loaned,
+                3 => Taking::Timed,
+                4 => Taking::Scoped,
                 _ => Taking::Posted,
             };
             if phase.taking[to] == Taking::InOrder {

@@ -1,10 +1,11 @@
 //! How a process meets the others at the end, or leaves before it.
 
 use limic::raw::Requests;
-use limic::{Endpoint, Outcome};
+use limic::{Endpoint, Error, Outcome};
 
+use super::receive::Receiving;
 use super::states::{of_error, reached};
-use super::{Honest, Receiving, doing, leaves};
+use super::{Honest, doing, leaves};
 use crate::schedule::wrong;
 use crate::sim;
 
@@ -84,6 +85,10 @@ impl Honest<'_> {
         match outcome {
             Ok(status) => {
                 self.arrived(receiving.posted, receiving.receive, &status, receiving.room);
+            }
+            Err(Error::Cancelled) => {
+                of_error(&Error::Cancelled);
+                receiving.room.finish(0);
             }
             Err(error) => {
                 of_error(&error);
