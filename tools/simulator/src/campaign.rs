@@ -96,11 +96,8 @@ fn work(arguments: &Arguments) -> ExitCode {
             "end {} {} {} {}",
             counts.accesses, counts.turns, counts.sent, counts.received
         );
-        for (fault, count) in &counts.faults {
-            let _ = writeln!(out, "fault {count} {fault}");
-        }
-        for (path, count) in &counts.paths {
-            let _ = writeln!(out, "path {count} {path}");
+        for (name, count) in &counts.named {
+            let _ = writeln!(out, "count {count} {name}");
         }
         if let Some(failure) = failure {
             let _ = writeln!(out, "failure {}", failure.replace('\n', " | "));
@@ -115,7 +112,7 @@ fn work(arguments: &Arguments) -> ExitCode {
 struct Sums {
     runs: u64,
     numbers: [u64; 4],
-    /// Faults, and messages by path.
+    /// Faults, and what else happened, by kind and name.
     named: BTreeMap<String, u64>,
 }
 
@@ -190,10 +187,9 @@ fn batch(first: u64, seeds: u64, seconds: Option<u64>, sums: &mut Sums) -> Optio
                     *sum += number.parse().unwrap_or(0);
                 }
             }
-            Some((kind @ ("fault" | "path"), rest)) => {
+            Some(("count", rest)) => {
                 if let Some((count, name)) = rest.split_once(' ') {
-                    let name = format!("{kind} {name}");
-                    *sums.named.entry(name).or_default() += count.parse().unwrap_or(0);
+                    *sums.named.entry(name.to_owned()).or_default() += count.parse().unwrap_or(0);
                 }
             }
             Some(("failure", what)) => failure = Some(what.replace(" | ", "\n")),
@@ -220,8 +216,8 @@ fn prepare() {
     std::panic::set_hook(Box::new(move |panic| {
         let payload = panic.payload();
         let words = payload.downcast_ref::<String>();
-        let expected =
-            payload.is::<honest::PanicsToo>() || words.is_some_and(|words| words == A_USERS_PANIC);
+        let expected = payload.is::<honest::send::PanicsToo>()
+            || words.is_some_and(|words| words == A_USERS_PANIC);
         if !expected {
             usual(panic);
         }
@@ -263,6 +259,7 @@ fn run(seed: u64, trace: bool) -> (Option<String>, Counts) {
     run.board.addresses = vec![None; processes];
     run.board.reached = vec![0; processes];
     run.board.keys = vec![0; processes];
+    run.board.turns = vec![0; script.messages.len()];
     for process in 0..processes {
         let script = Rc::clone(&script);
         let hostile = script.hostile[process];

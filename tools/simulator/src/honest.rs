@@ -2,18 +2,24 @@
 
 mod leave;
 mod one_sided;
+mod receive;
 mod room;
+mod scoped;
+pub(crate) mod send;
+mod states;
 mod wait;
 
 use std::rc::Rc;
 
-use limic::raw::{Loans, Messages, Posted, RawLoaned, RawSlice, RequestId, Requests};
-use limic::{Endpoint, Error, HybridEndpoint, Peer, Status, Tag};
+use limic::raw::{Messages, Posted};
+use limic::{Endpoint, Error, HybridEndpoint, Loaned, Peer, Tag};
 
+use self::receive::Receiving;
 use self::room::Room;
-use crate::oracle;
-use crate::schedule::{wait_for, wrong};
-use crate::script::{BAIT, BAIT_LEN, Ending, Malice, Receive, Script, Taking, content};
+use self::send::Sending;
+use self::states::reached;
+use crate::schedule::{give_way, wait_for, wrong};
+use crate::script::{BAIT, BAIT_LEN, Ending, Malice, Receive, Script, Taking};
 use crate::sim;
 
 /// Where the number of an endpoint begins in its address.
@@ -25,47 +31,6 @@ struct Gone;
 
 type Result<T> = core::result::Result<T, Gone>;
 
-/// A send under way.
-struct Sending {
-    id: RequestId,
-    _data: Data,
-}
-
-/// Bytes of a message. Who still reads them when they are given back finds others.
-enum Data {
-    Private(Box<[u8]>),
-    PeerReadable(limic::Buffer),
-}
-
-impl Data {
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Private(bytes) => bytes,
-            Self::PeerReadable(buffer) => buffer,
-        }
-    }
-}
-
-impl Drop for Data {
-    fn drop(&mut self) {
-        let bytes = match self {
-            Self::Private(bytes) => &mut bytes[..],
-            Self::PeerReadable(buffer) => &mut buffer[..],
-        };
-        bytes.fill(0xee);
-    }
-}
-
-/// A receive under way.
-struct Receiving {
-    id: RequestId,
-    posted: u64,
-    receive: Receive,
-    room: Room,
-    /// It is watched: its outcome comes by itself.
-    watched: bool,
-}
-
 struct Honest<'a> {
     me: usize,
     script: &'a Script,
@@ -76,32 +41,23 @@ struct Honest<'a> {
     posted: u64,
     reached: u32,
     /// Loans that are kept for a while.
-    held: Vec<RawLoaned>,
+    held: Vec<Loaned>,
     /// Room for a message of a hostile process.
     bait: Option<Room>,
-}
-
-/// A buffer whose owner's code panics when it is dropped.
-struct PanicsOnDrop(#[expect(dead_code, reason = "kept until it is dropped")] Data);
-
-impl Drop for PanicsOnDrop {
-    fn drop(&mut self) {
-        std::panic::panic_any(PanicsToo);
-    }
-}
-
-/// What that panic comes with.
-pub(crate) struct PanicsToo;
-
-impl Drop for PanicsToo {
-    fn drop(&mut self) {
-        panic!("{}", crate::campaign::A_USERS_PANIC);
-    }
 }
 
 /// A random choice.
 fn one_in(many: u32) -> bool {
     sim::with(|sim| sim.chance(many))
+}
+
+/// Does something else for some time.
+fn compute() {
+    sim::with(|sim| {
+        let current = sim.current.expect("a process");
+        sim.processes[current].stopped_until = sim.now + sim.rng.u64(10_000..100_000);
+    });
+    give_way();
 }
 
 fn doing(what: impl FnOnce() -> String) {
@@ -161,11 +117,14 @@ pub(crate) fn live(me: usize, script: &Rc<Script>) {
     };
     match honest.work() {
         Ok(()) => leaves(me),
-        Err(Gone) => honest.give_up(),
+        Err(Gone) => {
+            reached("end", "gives up");
+            honest.give_up();
+        }
     }
     honest.held.clear();
     doing(|| "closes".to_owned());
-    count_paths(&endpoint);
+    states::of_endpoint(&endpoint);
     let bait = honest.bait.take();
     drop(honest);
     endpoint.close();
@@ -173,16 +132,6 @@ pub(crate) fn live(me: usize, script: &Rc<Script>) {
         bait.give_up();
     }
     drop(endpoint);
-}
-
-/// Notes by which paths the messages went.
-fn count_paths(endpoint: &HybridEndpoint) {
-    let counters = endpoint.counters();
-    sim::with(|sim| {
-        for (path, traffic) in counters.paths {
-            *sim.counts.paths.entry(path.to_string()).or_default() += traffic.messages;
-        }
-    });
 }
 
 /// Opens an endpoint; tries again if the kernel refuses.
@@ -211,8 +160,10 @@ impl Honest<'_> {
                 self.leave_hastily();
                 return Ok(());
             }
-            if self.script.phases[number].one_sided && !self.script.may_fail {
-                self.one_sided()?;
+            if let Some(part) = self.script.phases[number].one_sided
+                && !self.script.may_fail
+            {
+                self.one_sided(part)?;
             }
             if !last && one_in(2) {
                 self.held.clear();
@@ -269,7 +220,14 @@ impl Honest<'_> {
         if hasty {
             return Ok(());
         }
+        while taking == Taking::Scoped && receives.peek().is_some() {
+            let some: Vec<Receive> = receives.by_ref().take(8).copied().collect();
+            self.receive_in_scope(&some)?;
+        }
         for receive in receives {
+            if phase.lags && one_in(2) {
+                compute();
+            }
             if taking == Taking::InOrder && one_in(8) {
                 self.post_receive(*receive)?;
             } else {
@@ -279,194 +237,6 @@ impl Honest<'_> {
         self.wait_for_all()
     }
 
-    fn post_send(&mut self, index: usize) -> Result<()> {
-        let message = &self.script.messages[index];
-        doing(|| format!("sends message {index} ({message:?})"));
-        let (to, tag) = (self.peers[message.to], Tag(message.tag));
-        let data: Box<[u8]> = (0..message.len).map(|at| content(index, at)).collect();
-        sim::with(|sim| sim.counts.sent += 1);
-        if message.loan
-            && let Ok(loan) = self.endpoint.borrow_loan(message.len)
-        {
-            let room = loan.start;
-            // SAFETY: a loan is writable for its length until it is sent.
-            unsafe { room.copy_from_nonoverlapping(data.as_ptr(), data.len()) };
-            // SAFETY: it was borrowed just now.
-            let posted = unsafe { self.endpoint.post_loan(to, tag, loan, data.len()) };
-            return self.sent(posted, Data::Private(Box::default()));
-        }
-        let data = match limic::Buffer::new(data.len()).filter(|_| one_in(2)) {
-            Some(mut buffer) => {
-                buffer.copy_from_slice(&data);
-                Data::PeerReadable(buffer)
-            }
-            None => Data::Private(data),
-        };
-        let bytes = data.bytes();
-        let cut = sim::with(|sim| sim.rng.usize(0..=bytes.len()));
-        let whole = [RawSlice::from(bytes)];
-        let pieces = [RawSlice::from(&bytes[..cut]), RawSlice::from(&bytes[cut..])];
-        let slices = if one_in(4) { &pieces[..] } else { &whole[..] };
-        // SAFETY: the data is kept until the send is over (`sends`, or abandoned to the endpoint);
-        // a process that is killed leaks it.
-        let posted = unsafe {
-            if slices.len() == 1 && one_in(2) {
-                if self.endpoint.try_send_slice(to, tag, slices[0]) {
-                    return Ok(());
-                }
-                self.endpoint.post_send_slow(to, tag, slices)
-            } else {
-                self.endpoint.post_send(to, tag, slices)
-            }
-        };
-        self.sent(posted, data)
-    }
-
-    fn sent(&mut self, posted: limic::Result<Posted>, data: Data) -> Result<()> {
-        match posted {
-            Ok(Posted::Done(Ok(_))) => Ok(()),
-            Ok(Posted::Done(Err(error))) | Err(error) => self.fails(&error),
-            Ok(Posted::Pending(id)) if one_in(16) => {
-                self.endpoint.abandon(id, Box::new(PanicsOnDrop(data)));
-                sim::with(|sim| sim.counts.fault("panic in a drop"));
-                Ok(())
-            }
-            Ok(Posted::Pending(id)) => {
-                self.sends.push(Sending { id, _data: data });
-                Ok(())
-            }
-        }
-    }
-
-    /// Room for each message that a receive may get.
-    fn room_for(&self, receive: &Receive) -> Room {
-        let messages = self.script.messages.iter();
-        let fits = messages.filter(|message| message.to == self.me && receive.accepts(message));
-        Room::new(fits.map(|message| message.len).max().unwrap_or(0))
-    }
-
-    fn selector(&self, receive: &Receive) -> limic::Selector {
-        receive.selector(receive.from.map(|from| self.peers[from]))
-    }
-
-    fn next_post(&mut self) -> u64 {
-        self.posted += 1;
-        self.posted
-    }
-
-    fn post_receive(&mut self, receive: Receive) -> Result<()> {
-        let mut room = self.room_for(&receive);
-        let posted = self.next_post();
-        doing(|| format!("posts receive {posted} ({receive:?})"));
-        // SAFETY: the room is kept until the receive is over; a process that is killed leaks it.
-        let answer = unsafe {
-            self.endpoint
-                .post_recv(&self.selector(&receive), &room.slices())
-        };
-        self.goes_on(answer, posted, receive, room)
-    }
-
-    /// A receive was posted: it is over, or it is waited for later.
-    fn goes_on(
-        &mut self,
-        answer: limic::Result<Posted>,
-        posted: u64,
-        receive: Receive,
-        room: Room,
-    ) -> Result<()> {
-        match answer {
-            Ok(Posted::Done(Ok(status))) => self.arrived(posted, receive, &status, room),
-            Ok(Posted::Done(Err(error))) | Err(error) => return self.fails(&error),
-            Ok(Posted::Pending(id)) => self.receives.push(Receiving {
-                id,
-                posted,
-                receive,
-                room,
-                watched: false,
-            }),
-        }
-        Ok(())
-    }
-
-    /// Takes a message before it goes on.
-    fn take(&mut self, receive: Receive, taking: Taking) -> Result<()> {
-        let selector = self.selector(&receive);
-        let posted = self.next_post();
-        doing(|| format!("takes {posted} ({receive:?}, {taking:?})"));
-        match taking {
-            Taking::Posted | Taking::Blocking | Taking::InOrder => {
-                let mut room = self.room_for(&receive);
-                // SAFETY: the room outlives the call.
-                match unsafe { self.endpoint.recv_blocking(&selector, &room.slices()) } {
-                    Ok(status) => self.arrived(posted, receive, &status, room),
-                    Err(error) => return self.fails(&error),
-                }
-            }
-            Taking::Loaned => match self.take_loan(&selector) {
-                Ok(loaned) => {
-                    let status = loaned.status;
-                    let mut bytes = vec![0; status.len as usize];
-                    // SAFETY: it is readable for its length while it is held.
-                    unsafe {
-                        loaned
-                            .start
-                            .copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len())
-                    };
-                    self.note_arrival(posted, receive, &status, &bytes);
-                    if one_in(2) {
-                        self.held.push(loaned);
-                    }
-                }
-                Err(error) => return self.fails(&error),
-            },
-            Taking::Probed => {
-                let (status, claim) = loop {
-                    match self.endpoint.claim(&selector) {
-                        Ok(Some(found)) => break found,
-                        Ok(None) => self.endpoint.sleep(None),
-                        Err(error) => return self.fails(&error),
-                    }
-                };
-                let mut room = Room::new(status.len as usize);
-                // SAFETY: the room is kept until the receive is over; a process that is killed
-                // leaks it.
-                let answer = unsafe { self.endpoint.post_claimed(claim, &room.slices()) };
-                return self.goes_on(answer, posted, receive, room);
-            }
-        }
-        Ok(())
-    }
-
-    fn take_loan(&self, selector: &limic::Selector) -> limic::Result<RawLoaned> {
-        let fetches = |fetches| sim::with(|sim| sim.processes[self.me].fetches = fetches);
-        fetches(true);
-        let taken = self.endpoint.take_loan_blocking(selector);
-        fetches(false);
-        taken
-    }
-
-    /// A receive is over.
-    fn arrived(&mut self, posted: u64, receive: Receive, status: &Status, room: Room) {
-        let bytes = room.finish(status.len as usize);
-        self.note_arrival(posted, receive, status, &bytes);
-    }
-
-    fn note_arrival(&mut self, posted: u64, receive: Receive, status: &Status, bytes: &[u8]) {
-        if self.script.malice == Malice::Scribbles {
-            return;
-        }
-        let from = self.peers.iter().position(|peer| *peer == status.peer);
-        let from = from.unwrap_or_else(|| wrong(format!("a message of {} came", status.peer)));
-        let key = (self.me, posted, receive);
-        let found = sim::with(|sim| {
-            sim.note(|| format!("receive {posted} has {} bytes from {from}", bytes.len()));
-            oracle::arrived(sim, self.script, key, from, status, bytes)
-        });
-        if let Err(what) = found {
-            wrong(what);
-        }
-    }
-
     fn may_be_lost(&self, peer: Peer) -> bool {
         let process = self.peers.iter().position(|other| *other == peer);
         process.is_some_and(|process| sim::with(|sim| sim.processes[process].may_be_lost()))
@@ -474,6 +244,7 @@ impl Honest<'_> {
 
     /// An operation failed: that is wrong, unless the peer that it names may be gone.
     fn fails(&mut self, error: &Error) -> Result<()> {
+        states::of_error(error);
         let was_short = sim::with(|sim| sim.processes[self.me].was_short);
         match error {
             // A message in an arena, for whose descriptor there was no room, is lost.

@@ -13,6 +13,7 @@ use limic_shm::ring::Memory;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::segment::Areas;
 use limic_shm::sync::Ordering;
+use limic_shm::world::FIRST_GENERATION;
 
 use crate::schedule::{give_way, wait_for};
 use crate::script::{BAIT, BAIT_LEN, Malice, Script};
@@ -234,8 +235,10 @@ fn say(me: usize, message: &[u8]) {
 fn claim_blocks(me: usize) {
     let own = sim::with(|sim| sim.processes[me].own.clone());
     if let Some((_, lines)) = &own {
+        let first = u64::from(FIRST_GENERATION);
         for line in 0..lines.len() / SPLIT_BYTES {
-            let (serial, receiver) = sim::with(|sim| (sim.rng.u64(1..4), sim.rng.u64(0..4)));
+            let (serial, receiver) =
+                sim::with(|sim| (first + sim.rng.u64(0..3), sim.rng.u64(0..4)));
             // Serial number last; receiver, claimed, done, finished.
             for (at, word) in [(1, receiver), (2, 1), (3, 0), (4, 0), (0, serial)] {
                 let word_at = line * SPLIT_BYTES + 8 * at;

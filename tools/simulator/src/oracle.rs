@@ -71,7 +71,8 @@ pub(crate) fn order(sim: &Sim, script: &Script) -> Result<(), String> {
             }
             // `second` was sent later and taken by a receive that was posted earlier, which could
             // have had `first`.
-            if first.message < second.message
+            let turn = |one: &Match| sim.board.turns[one.message];
+            if turn(first) < turn(second)
                 && second.posted < first.posted
                 && second.receive.accepts(earlier)
             {

@@ -13,6 +13,8 @@ const LENGTHS: [usize; 24] = [
 ];
 /// So many of them are those of messages that go in a record.
 const SHORT: usize = 13;
+/// From here on they are those of messages that may go ahead of a receiver that lags.
+const LONG: usize = 17;
 /// Bits of a tag by which the wildcards of a phase know their messages.
 pub(crate) const PHASE: u64 = 0xff << 32;
 /// Those by which a colour's do.
@@ -46,6 +48,10 @@ pub(crate) enum Taking {
     Blocking,
     /// Each message is probed for first.
     Probed,
+    /// One call with a time limit after the other.
+    Timed,
+    /// Several in a scope, of which some are cancelled.
+    Scoped,
     /// Where they lie, without a copy.
     Loaned,
     /// One by one in the order of sending, from all senders by turns: posted at times, else in a
@@ -61,8 +67,10 @@ pub(crate) struct Phase {
     /// For each process.
     pub(crate) receives: Vec<Vec<Receive>>,
     pub(crate) taking: Vec<Taking>,
-    /// Each process exposes a region, and the others write and read there.
-    pub(crate) one_sided: bool,
+    /// Each process exposes a region, of which the others write and read so many bytes each.
+    pub(crate) one_sided: Option<usize>,
+    /// Receivers lag behind their senders.
+    pub(crate) lags: bool,
 }
 
 /// How a run may end.
@@ -140,15 +148,21 @@ impl Script {
     }
 
     fn draw_phase(&mut self, rng: &mut Rng, number: u64, honest: usize) -> Phase {
+        // Many messages: short ones, for which rings of their own are granted, or long ones, which
+        // pile up at receivers that lag.
+        let dense = self.malice != Malice::Scribbles && rng.u32(0..6) == 0;
         let mut phase = Phase {
             messages: Vec::new(),
             receives: vec![Vec::new(); self.processes],
             taking: vec![Taking::Posted; self.processes],
-            one_sided: rng.u32(0..4) == 0,
+            one_sided: [700, 700, 150_000].get(rng.usize(0..12)).copied(),
+            lags: dense && rng.u32(0..3) == 0,
         };
-        let longest = rng.usize(1..=LENGTHS.len());
-        // Many short messages, for which rings of their own are granted.
-        let dense = self.malice != Malice::Scribbles && rng.u32(0..6) == 0;
+        let lengths = match rng.usize(1..=LENGTHS.len()) {
+            _ if phase.lags => LONG..LENGTHS.len(),
+            _ if dense => 0..SHORT,
+            longest => 0..longest,
+        };
         for from in 0..honest {
             for to in 0..honest {
                 if from == to && rng.u32(0..4) != 0 {
@@ -159,8 +173,7 @@ impl Script {
                 for _ in 0..rng.usize(0..=if dense { 40 } else { 12 }) {
                     let colour = rng.u64(0..colours);
                     let serial = if stream { 0xffff } else { rng.u64(0..100) };
-                    let longest = if dense { SHORT } else { longest };
-                    let len = LENGTHS[rng.usize(0..longest)] + rng.usize(0..2);
+                    let len = LENGTHS[rng.usize(lengths.clone())] + rng.usize(0..2);
                     phase.messages.push(self.messages.len());
                     self.messages.push(Message {
                         from,
@@ -176,12 +189,14 @@ impl Script {
             let mut own: Vec<&Message> =
                 phase.messages.iter().map(|m| &self.messages[*m]).collect();
             own.retain(|message| message.to == to);
-            phase.taking[to] = match rng.u32(0..8) {
+            phase.taking[to] = match rng.u32(0..10) {
                 _ if self.malice == Malice::Scribbles => Taking::Posted,
                 3.. if dense => Taking::InOrder,
                 0 => Taking::Blocking,
                 1 => Taking::Probed,
                 2 => Taking::Loaned,
+                3 => Taking::Timed,
+                4 => Taking::Scoped,
                 _ => Taking::Posted,
             };
             if phase.taking[to] == Taking::InOrder {
@@ -290,7 +305,7 @@ fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
         .linger(linger)
         .patience(Duration::ZERO)
         .autotune(false)
-        .skew(rng.bool())
+        .skew(rng.u32(0..4) != 0)
         .line_latency(latency)
         .build();
     settings.expect("settings")

@@ -21,6 +21,14 @@ const FIRST_PROCESS: u32 = 100;
 const HANG_NS: u64 = 600_000_000_000;
 /// A run that lasts so long hangs.
 const LONGEST_NS: u64 = 40_000_000_000_000;
+/// What the clock says when a run begins: soon after the machine's start, and shortly before 32 bits
+/// of nanoseconds, microseconds and milliseconds are full.
+const BEGINS: [u64; 4] = [
+    1_000_000,
+    (1 << 32) - 300_000,
+    ((1 << 32) - 300) * 1_000,
+    (1 << 32) * 1_000_000 - 300_000,
+];
 
 thread_local! {
     static SIM: RefCell<Option<Sim>> = const { RefCell::new(None) };
@@ -150,14 +158,18 @@ pub(crate) struct Counts {
     pub(crate) turns: u64,
     pub(crate) sent: u64,
     pub(crate) received: u64,
-    pub(crate) faults: BTreeMap<&'static str, u64>,
-    /// Messages by the path that carried them.
-    pub(crate) paths: BTreeMap<String, u64>,
+    /// Faults, and what else happened, by kind and name.
+    pub(crate) named: BTreeMap<String, u64>,
 }
 
 impl Counts {
     pub(crate) fn fault(&mut self, what: &'static str) {
-        *self.faults.entry(what).or_default() += 1;
+        self.state("fault", what, 1);
+    }
+
+    /// A state was reached so many times.
+    pub(crate) fn state(&mut self, kind: &str, what: impl fmt::Display, times: u64) {
+        *self.named.entry(format!("{kind} {what}")).or_default() += times;
     }
 }
 
@@ -171,6 +183,8 @@ pub(crate) struct Board {
     /// Keys of regions.
     pub(crate) keys: Vec<u64>,
     pub(crate) matches: Vec<Match>,
+    /// The turn of each message: when it was sent, the last time.
+    pub(crate) turns: Vec<u64>,
 }
 
 /// A message that a receive took.
@@ -189,6 +203,8 @@ pub(crate) struct Match {
 pub(crate) struct Sim {
     pub(crate) rng: Rng,
     pub(crate) now: u64,
+    /// A run that lasts until then hangs.
+    pub(crate) end: u64,
     pub(crate) accesses_left: u64,
     pub(crate) current: Option<usize>,
     pub(crate) processes: Vec<Process>,
@@ -216,9 +232,12 @@ pub(crate) enum Next {
 
 impl Sim {
     pub(crate) fn new(seed: u64, most_accesses: u64, trace: bool) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let begin = BEGINS[rng.usize(0..BEGINS.len())];
         Self {
-            rng: Rng::with_seed(seed),
-            now: 1_000_000,
+            rng,
+            now: begin,
+            end: begin + LONGEST_NS,
             accesses_left: most_accesses,
             current: None,
             processes: Vec::new(),
@@ -274,7 +293,7 @@ impl Sim {
         self.happened += 1;
         self.counts.accesses += 1;
         self.now += self.rng.u64(2..30);
-        if self.accesses_left == 0 || self.now > LONGEST_NS {
+        if self.accesses_left == 0 || self.now > self.end {
             let doing: Vec<&str> = self.processes.iter().map(|one| &*one.doing).collect();
             let doing = doing.join("; ");
             self.fail(format!("the run takes too long: {doing}"));

@@ -161,6 +161,14 @@ pub const fn area_len(lines: u32) -> usize {
     FIRST + lines as usize * LINE
 }
 
+/// Position in whose lap a ring begins. In the simulator the last one of 32 bits, so that what is
+/// short of 64 bits wraps.
+const FIRST_POSITION: u64 = if cfg!(all(limic_sim, not(test))) {
+    u32::MAX as u64
+} else {
+    0
+};
+
 /// One of the laps: a ring of its own.
 #[derive(Debug, Clone, Copy)]
 struct Lap {
@@ -173,6 +181,11 @@ struct Lap {
 }
 
 impl Lap {
+    /// Position of its first word when the ring is new.
+    fn first_position(self) -> u64 {
+        FIRST_POSITION / self.words.max(1) * self.words
+    }
+
     /// Words that the consumer gathers before it returns them.
     fn credit_batch(self) -> u64 {
         (self.words / 4).min(CREDIT_LINES * LINE_WORDS)

@@ -82,6 +82,13 @@ pub const MIN_SLOTS: u32 = 2;
 /// Most slots of a ring (256 MiB).
 pub const MAX_SLOTS: u32 = 1 << 20;
 
+/// Lap in which a ring begins. In the simulator the last one, so that laps wrap.
+const FIRST_LAP: u64 = if cfg!(all(limic_sim, not(test))) {
+    LAP_MASK
+} else {
+    0
+};
+
 const SLOT_HEADER: usize = 24;
 /// Place of the head hint.
 const HEAD: usize = 0;

@@ -11,8 +11,8 @@ use crate::segment::{Areas, OwnSegment};
 
 pub use std::time::Instant;
 
-/// Where counters begin that tell one use of a place from the next one. A simulator has them begin
-/// where they are about to wrap.
+/// Where numbers begin that tell one use of a place, or one event, from the next one. A simulator
+/// has them begin where they are about to wrap.
 pub const FIRST_GENERATION: u32 = 1;
 
 /// Nanoseconds on a clock that only goes forward.

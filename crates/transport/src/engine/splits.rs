@@ -4,6 +4,7 @@
 use limic_shm::owner::split::{SplitIn, SplitOut, SplitTerms};
 use limic_shm::ring::Mapped;
 use limic_shm::segment::{OwnSegment, PeerSegment, ReadOnly};
+use limic_shm::world::FIRST_GENERATION;
 
 use crate::raw::RequestId;
 
@@ -36,7 +37,7 @@ impl OwnSplits {
         Self {
             incoming: SplitIn::new(segment.split_in()),
             free: (0..count).rev().collect(),
-            serial: 0,
+            serial: u64::from(FIRST_GENERATION - 1),
             outgoing: SplitOut::new(segment.split_out()),
             sends: vec![None; count as usize],
         }

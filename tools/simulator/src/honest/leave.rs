@@ -1,9 +1,11 @@
 //! How a process meets the others at the end, or leaves before it.
 
 use limic::raw::Requests;
-use limic::{Endpoint, Outcome};
+use limic::{Endpoint, Error, Outcome};
 
-use super::{Honest, Receiving, doing, leaves};
+use super::receive::Receiving;
+use super::states::{of_error, reached};
+use super::{Honest, doing, leaves};
 use crate::schedule::wrong;
 use crate::sim;
 
@@ -37,6 +39,7 @@ impl Honest<'_> {
     pub(super) fn leave_hastily(&mut self) {
         leaves(self.me);
         doing(|| "leaves hastily".to_owned());
+        reached("end", "leaves hastily");
         self.held.clear();
         self.end_all();
     }
@@ -83,7 +86,14 @@ impl Honest<'_> {
             Ok(status) => {
                 self.arrived(receiving.posted, receiving.receive, &status, receiving.room);
             }
-            Err(_) => receiving.room.give_up(),
+            Err(Error::Cancelled) => {
+                of_error(&Error::Cancelled);
+                receiving.room.finish(0);
+            }
+            Err(error) => {
+                of_error(&error);
+                receiving.room.give_up();
+            }
         }
     }
 }

@@ -4,17 +4,17 @@ use limic::raw::{OneSided, Posted, Requests};
 use limic::{Endpoint, Error};
 
 use super::room::Room;
+use super::states::of_error;
 use super::{Honest, Result, doing};
 use crate::schedule::wrong;
 use crate::script::content;
 use crate::sim;
 
 impl Honest<'_> {
-    /// Each writes and reads a part of the regions of all others.
-    pub(super) fn one_sided(&mut self) -> Result<()> {
-        const PART: usize = 700;
+    /// Each writes and reads a part of the regions of all others, of so many bytes.
+    pub(super) fn one_sided(&mut self, part: usize) -> Result<()> {
         let processes = self.script.processes;
-        let memory = vec![self.me as u8; PART * processes];
+        let memory = vec![self.me as u8; part * processes];
         let start = memory.as_ptr().addr();
         sim::with(|sim| {
             let rooms = &mut sim.processes[self.me].rooms;
@@ -32,8 +32,8 @@ impl Honest<'_> {
                 continue;
             }
             doing(|| format!("writes to the region of {other}"));
-            let (peer, offset) = (self.peers[other], (PART * self.me) as u64);
-            let len = sim::with(|sim| sim.rng.usize(1..=PART));
+            let (peer, offset) = (self.peers[other], (part * self.me) as u64);
+            let len = sim::with(|sim| sim.rng.usize(1..=part));
             let written: Vec<u8> = (0..len).map(|at| content(self.me, at)).collect();
             self.endpoint
                 .write(peer, limic::RegionKey(key), offset, &written)
@@ -60,11 +60,14 @@ impl Honest<'_> {
         let memory = match self.endpoint.revoke(region) {
             Ok(memory) => memory,
             // A peer was stopped for long; the memory stays exposed, and is leaked.
-            Err(Error::RegionInUse { .. }) => return Ok(()),
+            Err(error @ Error::RegionInUse { .. }) => {
+                of_error(&error);
+                return Ok(());
+            }
             Err(error) => wrong(format!("a region is not given back: {error}")),
         };
         sim::with(|sim| sim.processes[self.me].rooms.remove(&start));
-        if memory.len() != PART * processes || memory[PART * self.me] != self.me as u8 {
+        if memory.len() != part * processes || memory[part * self.me] != self.me as u8 {
             wrong("a region comes back with other bytes");
         }
         Ok(())

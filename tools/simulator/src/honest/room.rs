@@ -59,6 +59,12 @@ impl Room {
         }
     }
 
+    /// All of it, in one piece.
+    pub(super) fn whole(&mut self) -> &mut [u8] {
+        let end = self.memory.len() - BORDER;
+        &mut self.memory[BORDER..end]
+    }
+
     /// The operation is over: gives so many bytes, and sees that no other one was touched.
     pub(super) fn finish(self, len: usize) -> Vec<u8> {
         let end = self.memory.len() - BORDER;

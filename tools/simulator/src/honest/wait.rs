@@ -5,6 +5,7 @@ use core::time::Duration;
 use limic::raw::Requests;
 use limic::{Endpoint, Error, Outcome, RequestId};
 
+use super::states::reached;
 use super::{Gone, Honest, Result, doing, one_in};
 use crate::schedule::wrong;
 use crate::script::Malice;
@@ -21,15 +22,18 @@ impl Honest<'_> {
         while !self.sends.is_empty() || !self.receives.is_empty() {
             let left = (self.sends.len(), self.receives.len());
             // What was written over may never come.
-            let way = sim::with(|sim| if scribbles { 5 } else { sim.rng.u32(0..6) });
+            let way = sim::with(|sim| if scribbles { 7 } else { sim.rng.u32(0..8) });
             if scribbles && sim::with(|sim| sim.now > deadline) {
                 return Err(Gone);
             }
             doing(|| format!("waits ({way}) for {} sends, {} receives", left.0, left.1));
+            let name = ["by name", "for any", "by the list", "by a cancel"].get(way as usize);
+            reached("wait", name.unwrap_or(&"by tests"));
             match way {
                 0 => self.wait_for_one()?,
                 1 => self.wait_for_any()?,
                 2 => self.watch()?,
+                3 => self.cancel_one()?,
                 _ => self.look()?,
             }
         }
@@ -134,15 +138,32 @@ impl Honest<'_> {
         let at = self.receives.iter().position(|one| one.id == id);
         let at = at.unwrap_or_else(|| wrong(format!("{id:?} is over, and is nobody's")));
         let receiving = self.receives.swap_remove(at);
-        match outcome {
-            Ok(status) => {
-                self.arrived(receiving.posted, receiving.receive, &status, receiving.room);
-                Ok(())
-            }
-            Err(error) => {
-                receiving.room.give_up();
-                self.fails(&error)
-            }
+        let (posted, receive, cancelled) =
+            (receiving.posted, receiving.receive, receiving.cancelled);
+        self.receive_is_over(posted, receive, receiving.room, cancelled, outcome)
+    }
+
+    /// Cancels a send or a receive, and posts it again at once if nothing became of it: a peer may
+    /// wait for it.
+    fn cancel_one(&mut self) -> Result<()> {
+        let (sends, receives) = (self.sends.len(), self.receives.len());
+        let at = sim::with(|sim| sim.rng.usize(0..sends + receives));
+        let Some(at) = at.checked_sub(sends) else {
+            return self.cancel_send(at);
+        };
+        let receiving = &mut self.receives[at];
+        receiving.cancelled = true;
+        if let Err(error) = self.endpoint.cancel(receiving.id)
+            && !self.endpoint.is_done(receiving.id)
+            && !receiving.watched
+        {
+            wrong(format!("a receive cannot be cancelled: {error}"));
         }
+        if receiving.watched {
+            return self.watched();
+        }
+        let id = receiving.id;
+        let outcome = self.endpoint.wait(id);
+        self.over(id, outcome)
     }
 }

@@ -28,9 +28,9 @@ impl Cursor {
     fn new(lap: Lap) -> Self {
         Self {
             lap,
-            position: 0,
+            position: lap.first_position(),
             index: 0,
-            returned: 0,
+            returned: lap.first_position(),
             // Up to the end of a line, fewer words than a line has come on top.
             credit_batch: lap.credit_batch() - if lap.packed() { LINE_WORDS - 1 } else { 0 },
         }
@@ -325,7 +325,7 @@ impl<M: Memory> LineConsumer<M> {
         }
     }
 
-    /// Empties the ring and starts anew at position 0, for the next producer. To be
+    /// Empties the ring and starts anew at its first position, for the next producer. To be
     /// called once the producer is known to be dead: a living one would write on
     /// in the old count, which this end would report as [`Corrupt`].
     pub fn reset(&mut self) {

@@ -1,8 +1,8 @@
 //! The receiver's end of a shared ring.
 
 use super::{
-    CLAIMED, FREE, GeometryError, HEAD, MAX_PAYLOAD, Memory, READY, SLOT_HEADER, Shape, VOID,
-    laps_ahead, phase_of, sender_of, state,
+    CLAIMED, FIRST_LAP, FREE, GeometryError, HEAD, MAX_PAYLOAD, Memory, READY, SLOT_HEADER, Shape,
+    VOID, laps_ahead, phase_of, sender_of, state,
 };
 use crate::ring::{Corrupt, Record};
 use crate::sync::{AtomicU64, Ordering};
@@ -55,13 +55,21 @@ impl<M: Memory> SharedConsumer<M> {
     /// If `slots` is not a power of two from 2 to 2^20, or does not fit in `mem`.
     pub fn new(mem: M, slots: u32) -> Result<Self, GeometryError> {
         let shape = Shape::new(&mem, slots)?;
-        Ok(Self {
+        let ring = Self {
             mem,
             shape,
-            position: 0,
-            free: state(FREE, 0, 0),
+            position: FIRST_LAP << shape.log,
+            free: state(FREE, 0, FIRST_LAP),
             peeked: false,
-        })
+        };
+        if FIRST_LAP != 0 {
+            ring.head().store(ring.position, Ordering::Relaxed);
+            for slot in 0..shape.slots() {
+                let state = ring.mem.word64(shape.offset(slot));
+                state.store(ring.free, Ordering::Relaxed);
+            }
+        }
+        Ok(ring)
     }
 
     /// How many slots were taken before the one at which the consumer stands.

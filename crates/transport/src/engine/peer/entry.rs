@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use limic_policy::Path;
 use limic_records::ControlRecord;
+use limic_shm::world::FIRST_GENERATION;
 
 use super::pair::ShmPair;
 use crate::Address;
@@ -131,10 +132,19 @@ impl PeerEntry {
 }
 
 /// Questions that a peer was asked, and up to which one it has answered (`peer::inquiry`).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Questions {
     pub(crate) asked: u32,
     pub(crate) answered: u32,
+}
+
+impl Default for Questions {
+    fn default() -> Self {
+        Self {
+            asked: FIRST_GENERATION - 1,
+            answered: FIRST_GENERATION - 1,
+        }
+    }
 }
 
 /// One-sided accesses of this endpoint that a peer helps with.

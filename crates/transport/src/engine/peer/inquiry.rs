@@ -44,9 +44,10 @@ impl Inquiry {
 
     /// Asks the peer when it has taken too long. True once the peer has said that it is not so.
     pub(crate) fn is_refuted(&mut self, peers: &mut Peers, sockets: &Sockets, peer: u32) -> bool {
-        let questions = peers.questions.get(&peer);
-        let answered = questions.map_or(0, |questions| questions.answered);
-        if self.asked.is_some_and(|first| answered >= first) {
+        let questions = peers.questions.get(&peer).copied().unwrap_or_default();
+        // Numbers wrap: those that are not answered yet are few.
+        let is_answered = |first| questions.answered.wrapping_sub(first) < u32::MAX / 2;
+        if self.asked.is_some_and(is_answered) {
             return true;
         }
         // A question or its answer may have met a full queue.
@@ -62,7 +63,7 @@ impl Inquiry {
 /// Asks a peer; gives the number of the question, if it could be asked.
 fn ask(peers: &mut Peers, sockets: &Sockets, peer: u32) -> Option<u32> {
     let questions = peers.questions.entry(peer).or_default();
-    questions.asked += 1;
+    questions.asked = questions.asked.wrapping_add(1);
     let number = questions.asked;
     let message = greeting::question(greeting::ASK, number);
     let indices = sockets.of_peer(peer);
@@ -86,7 +87,10 @@ pub(crate) fn on_ask(sockets: &Sockets, index: u32, number: u32) {
 /// A peer answers.
 pub(crate) fn on_answer(peers: &mut Peers, peer: u32, number: u32) {
     if let Some(questions) = peers.questions.get_mut(&peer) {
-        // It can only answer what it was asked.
-        questions.answered = questions.answered.max(number.min(questions.asked));
+        // It can only answer what it was asked, and has not answered yet.
+        let open = questions.asked.wrapping_sub(questions.answered);
+        if number.wrapping_sub(questions.answered) <= open {
+            questions.answered = number;
+        }
     }
 }

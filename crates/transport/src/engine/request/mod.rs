@@ -68,7 +68,7 @@ impl<O: OperationKind> Requests<O> {
             free: NONE,
             owned: 0,
             found: (0, 0),
-            last_owner: 0,
+            last_owner: FIRST_GENERATION - 1,
             fifo: PostedFifo::EMPTY,
             completions: (NONE, NONE),
             completed: 0,

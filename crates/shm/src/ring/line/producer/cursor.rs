@@ -50,9 +50,9 @@ impl Cursor {
     pub(super) fn new(lap: Lap) -> Self {
         Self {
             lap,
-            write: 0,
+            write: lap.first_position(),
             index: 0,
-            limit: lap.words,
+            limit: lap.first_position() + lap.words,
             apart: if lap.packed() { 0 } else { LINE_WORDS },
             max_payload: if lap.words == 0 { 0 } else { lap.max_payload() },
         }
