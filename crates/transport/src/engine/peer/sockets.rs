@@ -19,7 +19,6 @@ use rustix::process::{Resource, geteuid, getrlimit};
 
 use self::visits::Visits;
 use super::greeting::Pending;
-use super::quarantine::Quarantine;
 use crate::{Error, Result};
 
 /// Calls that read one connection, one inside of the other: what a message says may lead to a look
@@ -312,13 +311,13 @@ impl Sockets {
         others.copied().max_by_key(count)
     }
 
-    /// Whether the process at the other end of a connection has so many, with those that were given
-    /// up, that others may find no descriptor. The kernel gives no number to a process of another
-    /// namespace, of which there may be many.
-    pub(crate) fn is_over_share(&self, index: u32, given_up: &Quarantine) -> bool {
+    /// Whether the process at the other end of a connection has so many, with `left` others that
+    /// are over and left a descriptor here, that others may find none. The kernel gives no number
+    /// to a process of another namespace, of which there may be many.
+    pub(crate) fn is_over_share(&self, index: u32, left: usize) -> bool {
         let pid = self.pid_of(index);
         let its = self.iter().filter(|connection| connection.pid == pid);
-        let count = its.count() + given_up.count_of(pid);
+        let count = its.count() + left;
         let limit = getrlimit(Resource::Nofile).current;
         let share = limit.map_or(usize::MAX, |limit| limit as usize / 2 / DESCRIPTORS);
         pid != 0 && count > share.max(FEW)
