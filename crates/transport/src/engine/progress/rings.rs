@@ -1,5 +1,7 @@
 //! The rings that this endpoint reads.
 
+use core::time::Duration;
+
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 use limic_shm::ring::shared::{Peek, SharedConsumer};
@@ -22,6 +24,9 @@ use crate::warning;
 /// The same of messages that nobody receives, while there are too many of those: their senders are
 /// not to take more of the time than those who send what is waited for.
 const FEW: usize = 2;
+
+/// How long a claim of a peer that no connection leads to may take.
+const LONGEST_CLAIM: Duration = Duration::from_secs(10);
 
 /// All rings of this endpoint's segment.
 pub(crate) struct ReceiveRings {
@@ -177,7 +182,19 @@ impl ReceiveRings {
             );
             patience::say_line(cx.identity.address.id, patience, &what);
         }
-        inquiry.is_refuted(&mut cx.peers, &cx.sockets, sender)
+        if inquiry.is_refuted(&mut cx.peers, &cx.sockets, sender) {
+            return true;
+        }
+        // Over no connection it can be asked: it has closed, has become another program, or ends
+        // its connections at will. If it lives, it has had time.
+        inquiry.age() >= LONGEST_CLAIM && !cx.sockets.is_connected(sender)
+    }
+
+    /// Makes as if the claim that the shared ring waits for were so old that it is given up.
+    #[cfg(test)]
+    pub(crate) fn make_claim_old(&mut self) {
+        let stalled = self.stalled.as_mut().expect("a claim");
+        stalled.2.make_older(LONGEST_CLAIM);
     }
 
     /// Takes everything that a peer had published before its connection ended, also what lies in
