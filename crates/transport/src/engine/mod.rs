@@ -53,7 +53,7 @@ use self::control::{line_latency, locality};
 use self::cx::Cx;
 use self::fabric::Inbox;
 use self::fabric::SELDOM_WHILE_POLLED;
-use self::patience::Awaited;
+use self::patience::{Awaited, Polled};
 use self::peer::notes::Note;
 use self::progress::rings::ReceiveRings;
 use self::progress::{fabric as fabric_progress, work};
@@ -78,6 +78,7 @@ pub(crate) struct Engine {
     turns: u32,
     /// Receives that went past the queues, or tried to, since all peers had their turn.
     bypassed: u32,
+    polled: Polled,
 }
 
 impl core::fmt::Debug for Engine {
@@ -101,6 +102,7 @@ impl Engine {
             turns: 0,
             bypassed: 0,
         })
+            polled: Polled::default(),
     }
 
     /// Moves everything on once. True if anything moved.
@@ -148,6 +150,10 @@ impl Engine {
             arena_message::retire_gone(&mut self.cx);
         }
         for (ring, peer) in self.cx.memory.take_switched() {
+            let patience = self.patience();
+            if self.polled.is_over(&self.cx.requests, patience) {
+                self.say_awaited(Awaited::Polled);
+            }
             self.rings.open_ring(&mut self.cx, ring, peer);
             moved = true;
         }

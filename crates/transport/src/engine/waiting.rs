@@ -7,7 +7,7 @@ use limic_shm::world;
 use super::Engine;
 use super::contact::connections;
 use super::control::locality;
-use super::patience::{self, Awaited, Patience};
+use super::patience::{self, Awaited, Patience, Polled};
 use super::peer::sockets::TIMER;
 use super::progress::work;
 use super::wakeup::backoff::{Backoff, Step};
@@ -179,3 +179,5 @@ impl Engine {
         self.handle_notes();
     }
 }
+        // A blocking call waits, and says so itself; or another program's loop does.
+        self.polled = Polled::default();

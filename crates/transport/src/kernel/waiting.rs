@@ -140,7 +140,11 @@ impl KernelEngine {
                 let ids: Vec<_> = slots.map(|slot| self.requests.id(slot)).collect();
                 Some(patience::under_way(call, &ids, |id| self.described(id)))
             }
-            Awaited::Contact(_) | Awaited::Region(_) | Awaited::Linger(_) | Awaited::Own => None,
+            Awaited::Contact(_)
+            | Awaited::Region(_)
+            | Awaited::Polled
+            | Awaited::Linger(_)
+            | Awaited::Own => None,
         };
         if let Some(what) = what {
             patience::say_line(self.address.id, self.patience(), &what);

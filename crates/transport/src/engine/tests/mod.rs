@@ -11,6 +11,7 @@ mod hostile;
 mod long_records;
 mod networks;
 mod one_sided;
+mod polling;
 mod receive_bypass;
 mod sleeping;
 mod staging;
