@@ -2,6 +2,7 @@
 
 use super::arena::Arenas;
 use super::fabric::FabricChannel;
+use super::help::Help;
 use super::identity::Identity;
 use super::matching::Matching;
 use super::memory::OwnMemory;
@@ -32,6 +33,7 @@ pub(crate) struct Cx {
     pub(crate) staging: StagingPool,
     pub(crate) arenas: Arenas,
     pub(crate) regions: Regions,
+    pub(crate) help: Help,
     pub(crate) transfers: Transfers,
     pub(crate) fabric: FabricChannel,
     pub(crate) wakeup: Wakeup,

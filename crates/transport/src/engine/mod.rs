@@ -23,6 +23,7 @@ pub(crate) mod cx;
 pub(crate) mod envelope;
 mod fabric;
 pub(crate) mod frame;
+mod help;
 mod identity;
 pub(crate) mod matching;
 mod memory;
@@ -40,6 +41,7 @@ mod splits;
 pub(crate) mod staging;
 #[cfg(test)]
 mod tests;
+mod time_share;
 mod transfers;
 mod waiting;
 pub(crate) mod wakeup;
@@ -76,9 +78,9 @@ pub(crate) struct Engine {
     pub(crate) cx: Cx,
     /// Progress calls.
     turns: u32,
+    polled: Polled,
     /// Receives that went past the queues, or tried to, since all peers had their turn.
     bypassed: u32,
-    polled: Polled,
 }
 
 impl core::fmt::Debug for Engine {
@@ -100,9 +102,9 @@ impl Engine {
             inbox: Inbox::default(),
             cx,
             turns: 0,
+            polled: Polled::default(),
             bypassed: 0,
         })
-            polled: Polled::default(),
     }
 
     /// Moves everything on once. True if anything moved.
@@ -117,48 +119,51 @@ impl Engine {
         let mut moved = self.rings.drain(&mut self.cx, peer);
         self.turns = self.turns.wrapping_add(1);
         if work::has_slow_work(&self.cx) || self.turns % SOCKETS_WHILE_BUSY == 0 {
-            moved |= self.slow_work();
+            moved |= self.slow_work(moved);
         }
         moved
     }
 
-    /// What most progress calls have not to do: connections, backlogs, adapters.
+    /// What most progress calls have not to do: connections, backlogs, adapters. `drained`: the
+    /// rings have brought something.
     ///
     /// The order, and why:
     /// 1. A forked child ends everything, before it touches what is its parent's.
     /// 2. What is due now and then leaves notes and records, which the steps below take up.
     /// 3. Peers are told of arenas that are gone before a step below tells them of new ones.
     /// 4. Everything comes in before anything goes out: a ring to which a peer has switched, rings
-    ///    that are held back, networks. It brings the credit and the answers that backlogs and long
-    ///    messages wait for.
+    ///    that are read apart, networks. It brings the credit and the answers that backlogs and
+    ///    long messages wait for.
     /// 5. These go on.
     /// 6. The sockets come after the rings: most of what they could tell has come by then.
     /// 7. Notes are last, since each step above may leave one: a peer that has ended fails once no
     ///    step is at work on its records.
     #[cold]
-    fn slow_work(&mut self) -> bool {
+    fn slow_work(&mut self, drained: bool) -> bool {
         self.ensure_own();
         let mut moved = false;
+        let helped = self.cx.help.count();
+        self.cx.help.begin_turn();
         let now_and_then = self.turns % SOCKETS_WHILE_BUSY == 0;
         if now_and_then {
             locality::check_cpu(&mut self.cx);
             line_latency::probe_next_peer(&mut self.cx);
             send_ahead::retire_send_ahead(&mut self.cx);
             self.give_back_idle(self.turns / SOCKETS_WHILE_BUSY);
+            let patience = self.patience();
+            if self.polled.is_over(&self.cx.requests, patience) {
+                self.say_awaited(Awaited::Polled);
+            }
         }
         if self.cx.arenas.heap.has_known() {
             arena_message::retire_gone(&mut self.cx);
         }
         for (ring, peer) in self.cx.memory.take_switched() {
-            let patience = self.patience();
-            if self.polled.is_over(&self.cx.requests, patience) {
-                self.say_awaited(Awaited::Polled);
-            }
             self.rings.open_ring(&mut self.cx, ring, peer);
             moved = true;
         }
-        if self.cx.memory.has_held_back() {
-            moved |= self.rings.drain_held_back(&mut self.cx);
+        if self.cx.memory.has_apart() {
+            moved |= self.rings.drain_apart(&mut self.cx);
         }
         if self.cx.fabric.is_due(self.cx.peers.shares_memory()) {
             moved |= fabric_progress::poll(&mut self.cx, &mut self.inbox);
@@ -166,6 +171,9 @@ impl Engine {
         moved |= work::push(&mut self.cx);
         if self.cx.memory.take_stalled() || now_and_then {
             moved |= connections::poll(&mut self.cx, Some(Duration::ZERO));
+        }
+        if drained || moved && helped == self.cx.help.count() {
+            self.cx.help.others_moved();
         }
         moved | self.handle_notes()
     }
@@ -197,6 +205,7 @@ impl Engine {
                     self.rings.drain_failed_peer(&mut self.cx, peer);
                     failure::fail_peer(&mut self.cx, peer, why);
                 }
+                Note::AsksHelp => self.rings.time(&mut self.cx, peer),
                 Note::LeftRing(ring) => self.close_ring(peer, ring),
                 Note::WasRead { receive, given_up } => {
                     connections::read_all_of(&mut self.cx, peer);
@@ -248,7 +257,7 @@ impl Engine {
     fn poll_idle(&mut self) -> bool {
         let moved = self.cx.fabric.is_active() && {
             self.cx.fabric.look_now();
-            self.slow_work()
+            self.slow_work(false)
         };
         if !moved && self.turns % SELDOM_WHILE_POLLED == 0 {
             return self.poll_sockets();

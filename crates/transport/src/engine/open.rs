@@ -10,6 +10,7 @@ use limic_topology::OwnPlace;
 use super::arena::Arenas;
 use super::cx::Cx;
 use super::fabric::FabricChannel;
+use super::help::Help;
 use super::identity::Identity;
 use super::matching::Matching;
 use super::memory::OwnMemory;
@@ -71,6 +72,7 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
         staging: StagingPool::new(segment.staging(), staging_flags, shape.staging_buffer_bytes),
         arenas: Arenas::new(loan_flags, placement, loan_bytes),
         regions: Regions::default(),
+        help: Help::new(),
         transfers: Transfers::new(
             Device::open(settings.allowed().contains(Path::Kmod)),
             OwnSplits::new(&segment),

@@ -17,8 +17,9 @@ use limic_shm::world::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, geteuid, getrlimit};
 
-use self::visits::Visits;
+use self::visits::{AT_ONCE, PARTS};
 use super::greeting::Pending;
+use crate::engine::time_share::TimeShare;
 use crate::{Error, Result};
 
 /// Calls that read one connection, one inside of the other: what a message says may lead to a look
@@ -105,7 +106,7 @@ pub(crate) struct Sockets {
     is_deaf: bool,
     /// What the endpoint sleeps on while it rests from visits to connections, once it has done so.
     quiet: Option<EventSet>,
-    visits: Visits,
+    visits: TimeShare,
     /// The networks' descriptors, which are in the event sets.
     networks: Vec<OwnedFd>,
     /// Given up when no other descriptors are free for those that a peer sends.
@@ -146,7 +147,7 @@ impl Sockets {
             doorbell,
             is_deaf: false,
             quiet: None,
-            visits: Visits::new(Instant::now()),
+            visits: TimeShare::new(PARTS, AT_ONCE, Instant::now()),
             networks,
             reserve_fds: Vec::new(),
             user: geteuid().as_raw(),

@@ -28,8 +28,8 @@ use limic_policy::{Path, PathSet};
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::{Mapped, Memory};
 use limic_shm::sync::Ordering;
-
 use rustix::time::{ClockId, clock_gettime};
+
 use super::Engine;
 use super::protocol::{self, receive, regions};
 use super::request::sent;
@@ -68,13 +68,13 @@ fn turn(engines: &mut [&mut Engine]) {
     }
 }
 
-/// Longer than anything takes that is waited for here.
 /// The processor time of this thread, which no neighbour's load is part of.
 fn thread_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+/// Longer than anything takes that is waited for here.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Waits until something is so.

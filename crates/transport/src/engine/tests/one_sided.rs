@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use limic_policy::{Path, PathSet};
 
-use super::{attach_both, open_with, start_revoke, turn, until};
+use super::{attach_both, open, open_with, send, start_revoke, tags, thread_time, turn, until};
 use crate::engine::Engine;
 use crate::engine::contact::failure::fail_peer;
 use crate::engine::frame::{self, RegionAccess};
@@ -12,7 +12,7 @@ use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};
 use crate::error::PeerFailure;
-use crate::raw::{Posted, RawSlice, RawSliceMut};
+use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
 use crate::{Error, Peer};
 
 const LEN: usize = 200_000;
@@ -136,6 +136,71 @@ fn accesses_that_a_peer_does_not_wait_for_have_a_bound() {
     };
     assert!(why.to_string().contains("one-sided"), "{why}");
     assert_eq!(owner.revoke(region).map(|memory| memory.len()), Ok(LEN));
+}
+
+/// Reads of a region's first bytes that a peer has posted, into memory that stays.
+fn post_reads(
+    peer: &mut Engine,
+    (owner, key): (u32, u64),
+    room: &mut [u8],
+    count: usize,
+) -> Vec<RequestId> {
+    let post = |_| {
+        let room = [RawSliceMut::from(&mut *room)];
+        // SAFETY: the room outlives the accesses, which are waited for.
+        match unsafe { rma::post_read(&mut peer.cx, owner, key, 0, &room) } {
+            Ok(Posted::Pending(id)) => id,
+            posted => panic!("the owner has to help: {posted:?}"),
+        }
+    };
+    (0..count).map(post).collect()
+}
+
+#[test]
+fn messages_move_while_help_rests_and_help_goes_on_where_nothing_moves() {
+    const READS: usize = 512;
+    let (mut owner, mut peer, mut other) = (open_helped(), open_helped(), open(1));
+    let (_, of_owner) = attach_both(&mut owner, &mut peer);
+    let (of_other, at_other) = attach_both(&mut owner, &mut other);
+    let (_, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
+    let mut room = [0_u8; 8];
+    // Both have rings of their own, and the shared one is read with the others again.
+    for tag in 0..100 {
+        send(&mut other, at_other, tag);
+        let read = post_reads(&mut peer, (of_owner, key), &mut room, 1);
+        until(&mut [&mut owner, &mut peer, &mut other], |engines| {
+            engines[1].test(read[0]).is_some()
+        });
+    }
+    until(&mut [&mut owner, &mut peer, &mut other], |engines| {
+        !engines[0].cx.memory.has_apart()
+    });
+    tags(&mut owner, of_other);
+
+    owner.cx.help.rest_for_long();
+    let reads = post_reads(&mut peer, (of_owner, key), &mut room, READS);
+    let mut done = vec![false; READS];
+    let mut test = |peer: &mut Engine| {
+        for (done, id) in done.iter_mut().zip(&reads) {
+            *done = *done || peer.test(*id).is_some();
+        }
+        done.iter().filter(|done| **done).count()
+    };
+    for tag in 0..100 {
+        send(&mut other, at_other, tag);
+        until(&mut [&mut owner, &mut peer], |engines| {
+            tags(engines[0], of_other) == [tag]
+        });
+        assert_eq!(test(&mut peer), 0, "help rests");
+    }
+
+    let mut turns = 0;
+    while test(&mut peer) < READS {
+        // It has nothing else to do.
+        owner.sleep(Some(Duration::ZERO));
+        turns += 1;
+        assert!(turns < READS / 8, "a turn helps with few of them");
+    }
 }
 
 /// The peer takes none of the answers, which soon find no room.
