@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use limic::settings::FabricUse;
-use limic::{Endpoint, Error, HybridEndpoint, Peer, Selector, Settings};
+use limic::{Endpoint, Error, HybridEndpoint, Peer, Selector, Settings, Tag};
 use limic_tests::process::descriptor_numbers;
 use limic_tests::{Cast, Rank, check, content};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -375,6 +375,29 @@ fn a_process_that_breaks_its_connections_leaves_descriptors_for_others() {
     });
 }
 
+/// The same, while each of them holds a loan of the victim's, and leaves in good order.
+#[test]
+fn a_process_that_keeps_loans_leaves_descriptors_for_others() {
+    let name = "a_process_that_keeps_loans_leaves_descriptors_for_others";
+    leave_descriptors(name, |victim| {
+        let (mut met, mut refused) = (0, 0);
+        while met < 2 * FEW_DESCRIPTORS && refused < 5 {
+            let Some(endpoint) = meet(victim) else {
+                refused += 1;
+                continue;
+            };
+            met += 1;
+            let peer = endpoint.connect(victim).expect("an address");
+            endpoint.send(peer, WANTED, b"a loan").expect("send");
+            let loan = endpoint.recv_loaned_timeout((peer, WANTED), PATIENCE);
+            core::mem::forget(loan.expect("the victim lives").expect("a loan"));
+        }
+        assert!(met > 20, "a process may keep some: {met}");
+        assert!(met < FEW_DESCRIPTORS / 2, "{met} have left descriptors");
+        Vec::new()
+    });
+}
+
 /// One process does what takes descriptors of a victim, and another one meets that.
 fn leave_descriptors(name: &str, be_greedy: fn(&[u8]) -> Vec<HybridEndpoint>) {
     Cast::new(name).ranks(3).run(|rank| {
@@ -382,7 +405,10 @@ fn leave_descriptors(name: &str, be_greedy: fn(&[u8]) -> Vec<HybridEndpoint>) {
         let blobs = rank.link.exchange(&endpoint.address().to_bytes());
         let victim = blobs[0].as_deref().expect("it lives");
         let work = || {
-            endpoint.progress();
+            while let Ok(Some(wish)) = endpoint.matched_probe(Selector::any_source(WANTED)) {
+                let to = wish.status().peer;
+                drop(endpoint.loan(LOAN).expect("memory").isend(to, WANTED));
+            }
             endpoint.sleep(Some(Duration::ZERO));
         };
         if rank.rank == 0 {
@@ -419,6 +445,10 @@ fn leave_descriptors(name: &str, be_greedy: fn(&[u8]) -> Vec<HybridEndpoint>) {
     });
 }
 
+/// Whoever sends this gets a loan.
+const WANTED: Tag = Tag(2);
+/// More than is copied.
+const LOAN: usize = 40_000;
 /// What the victim may have.
 const FEW_DESCRIPTORS: u64 = 200;
 /// Endpoints of one process: more than have room in these.

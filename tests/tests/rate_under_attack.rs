@@ -18,7 +18,7 @@ use limic_tests::attacker::{Scribble, intrude, writable_segments};
 use limic_tests::process::{descriptor_numbers, monotonic_ns, socket_name, vanish};
 use limic_tests::{Cast, Random, Rank};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::sys::socket::{MsgFlags, SockType, getsockopt, send, sockopt};
+use nix::sys::socket::{MsgFlags, Shutdown, SockType, getsockopt, send, shutdown, sockopt};
 use nix::unistd::Pid;
 
 const HOSTILE: u32 = 2;
@@ -75,6 +75,8 @@ enum Act {
     Say,
     /// It rings the others' bells.
     Ring,
+    /// It shuts them down, so that nobody can ring.
+    Silence,
     /// It sends messages, short and long, that nobody receives.
     Send,
     /// It reads regions of theirs with their help.
@@ -110,6 +112,7 @@ impl Attacker<'_> {
             Act::Connect => self.connect(),
             Act::Say => self.write(SockType::SeqPacket, &[99; 4]),
             Act::Ring => self.write(SockType::Stream, &[1]),
+            Act::Silence => self.silence(),
             Act::Send => self.send(),
             Act::Read => self.read(),
         }
@@ -140,6 +143,18 @@ impl Attacker<'_> {
         for (_, descriptor) in of_kind {
             // The queue may be full, or the connection ended.
             let _ = send(*descriptor, bytes, flags);
+        }
+    }
+
+    /// Shuts down whatever bell it can reach.
+    fn silence(&self) {
+        for (_, bell) in self
+            .sockets
+            .iter()
+            .filter(|(of, _)| *of == SockType::Stream)
+        {
+            // It may be shut down already.
+            let _ = shutdown(*bell, Shutdown::Both);
         }
     }
 
@@ -352,6 +367,7 @@ attacks! {
     a_flood_of_connections_costs_no_message: Act::Connect;
     a_flood_over_the_sockets_costs_no_message: Act::Say;
     a_bell_that_rings_all_the_time_costs_no_message: Act::Ring;
+    bells_that_are_shut_down_cost_no_message: Act::Silence;
     a_flood_of_messages_costs_no_message: Act::Send;
     a_flood_of_one_sided_reads_costs_no_message: Act::Read;
 }

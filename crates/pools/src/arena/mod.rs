@@ -106,9 +106,10 @@ pub struct Arenas {
     arenas: Vec<Option<OwnArena>>,
     placement: Placement,
     slots: Slots,
-    /// Peers that are forgotten but hold something, and their processes (a pidfd each), which live.
-    /// Without a pidfd, what such a peer holds comes back when it is dropped, or never.
-    living_holders: Vec<(u32, Option<OwnedFd>)>,
+    /// Peers that are forgotten but hold something, with the numbers of their processes, which
+    /// live, and a pidfd each. Without a pidfd, what such a peer holds comes back when it is
+    /// dropped, or never.
+    living_holders: Vec<(u32, i32, Option<OwnedFd>)>,
     bytes: usize,
     most: usize,
     /// Slots of the messages that went ahead of their receivers, oldest first.
@@ -408,34 +409,41 @@ impl Arenas {
     }
 
     /// A peer is about to be forgotten, and its process (a pidfd, if there is one) may live on.
-    pub fn keep_for_living(&mut self, peer: u32, process: Option<&OwnedFd>) {
+    pub fn keep_for_living(&mut self, peer: u32, pid: i32, process: Option<&OwnedFd>) {
         let mut sent = self.slots.sent();
         let holds_some =
             sent.any(|slot| self.slots.peer(slot) == peer && !self.slots.is_back(slot));
-        let known = self.living_holders.iter().any(|(known, _)| *known == peer);
+        let known = self.living_holders.iter().any(|(known, ..)| *known == peer);
         if holds_some && !known && !process.is_some_and(has_ended) {
             // Without a free descriptor for the copy it is as without a pidfd.
             let process = process.and_then(|process| process.try_clone().ok());
-            self.living_holders.push((peer, process.map(world::opened)));
+            let process = process.map(world::opened);
+            self.living_holders.push((peer, pid, process));
         }
+    }
+
+    /// How many peers of a process are kept: each takes a descriptor.
+    pub fn count_of(&self, pid: i32) -> usize {
+        let holders = self.living_holders.iter();
+        holders.filter(|(_, known, _)| *known == pid).count()
     }
 
     /// Takes back what a failed peer held, except for what its process may still read: a received
     /// loan outlives the endpoint that received it. That comes back when it is dropped, or with the
     /// end of the process.
     pub fn forget_peer(&mut self, peer: u32) {
-        if self.living_holders.iter().all(|(other, _)| *other != peer) {
+        if self.living_holders.iter().all(|(other, ..)| *other != peer) {
             self.take_from(peer);
         }
     }
 
     /// Takes back what processes held that have ended, and had left before.
     fn take_from_ended(&mut self) {
-        for (peer, process) in core::mem::take(&mut self.living_holders) {
+        for (peer, pid, process) in core::mem::take(&mut self.living_holders) {
             if process.as_ref().is_some_and(has_ended) {
                 self.take_from(peer);
             } else {
-                self.living_holders.push((peer, process));
+                self.living_holders.push((peer, pid, process));
             }
         }
     }

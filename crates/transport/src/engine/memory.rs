@@ -11,8 +11,8 @@ use limic_shm::sync::{Ordering, fence};
 
 /// A sender stands between claim and publication in the shared ring.
 const STALLED: usize = 1;
-/// Messages of some peers are to stay in their private rings.
-const HELD_BACK: usize = 2;
+/// Some rings are read apart (`progress::apart`).
+const APART: usize = 2;
 
 /// Where a status line says whether its owner holds too many unexpected bytes: 1 or 0.
 pub(crate) const OVER_BUDGET: usize = 0;
@@ -30,7 +30,7 @@ pub(crate) struct OwnMemory {
     free_words: Vec<u32>,
     /// Where this endpoint says which region of a peer it accesses.
     access: Accessing<Mapped>,
-    /// Which rings hold records that wait: [`STALLED`], [`HELD_BACK`]. As wide as the lengths that
+    /// Which rings hold records that wait: [`STALLED`], [`APART`]. As wide as the lengths that
     /// progress looks at with it, so that one comparison serves for all.
     waiting: usize,
 }
@@ -133,13 +133,13 @@ impl OwnMemory {
         stalled
     }
 
-    /// Some private rings are held back, or none is.
-    pub(crate) fn set_held_back(&mut self, any: bool) {
-        self.waiting = (self.waiting & !HELD_BACK) | (usize::from(any) * HELD_BACK);
+    /// Some rings are read apart, or none is.
+    pub(crate) fn set_apart(&mut self, any: bool) {
+        self.waiting = (self.waiting & !APART) | (usize::from(any) * APART);
     }
 
-    pub(crate) fn has_held_back(&self) -> bool {
-        self.waiting & HELD_BACK != 0
+    pub(crate) fn has_apart(&self) -> bool {
+        self.waiting & APART != 0
     }
 
     /// Whether progress has to look at rings that wait.

@@ -22,6 +22,7 @@ pub(crate) mod cx;
 pub(crate) mod envelope;
 mod fabric;
 mod heap;
+mod help;
 mod identity;
 pub(crate) mod matching;
 mod memory;
@@ -37,6 +38,7 @@ pub(crate) mod request;
 mod splits;
 #[cfg(test)]
 mod tests;
+mod time_share;
 mod transfers;
 mod waiting;
 
@@ -50,7 +52,7 @@ use self::control::{line_latency, locality};
 use self::cx::Cx;
 use self::fabric::Inbox;
 use self::fabric::SELDOM_WHILE_POLLED;
-use self::patience::Awaited;
+use self::patience::{Awaited, Polled};
 use self::peer::notes::Note;
 use self::progress::rings::ReceiveRings;
 use self::progress::{fabric as fabric_progress, work};
@@ -72,6 +74,7 @@ pub(crate) struct Engine {
     pub(crate) cx: Cx,
     /// Progress calls.
     turns: u32,
+    polled: Polled,
     /// Receives that went past the queues, or tried to, since all peers had their turn.
     bypassed: u32,
 }
@@ -95,6 +98,7 @@ impl Engine {
             inbox: Inbox::default(),
             cx,
             turns: 0,
+            polled: Polled::default(),
             bypassed: 0,
         })
     }
@@ -111,28 +115,31 @@ impl Engine {
         let mut moved = self.rings.drain(&mut self.cx, peer);
         self.turns = self.turns.wrapping_add(1);
         if work::has_slow_work(&self.cx) || self.turns % SOCKETS_WHILE_BUSY == 0 {
-            moved |= self.slow_work();
+            moved |= self.slow_work(moved);
         }
         moved
     }
 
-    /// What most progress calls have not to do: connections, backlogs, adapters.
+    /// What most progress calls have not to do: connections, backlogs, adapters. `drained`: the
+    /// rings have brought something.
     ///
     /// The order, and why:
     /// 1. A forked child ends everything, before it touches what is its parent's.
     /// 2. What is due now and then leaves notes and records, which the steps below take up.
     /// 3. Peers are told of arenas that are gone before a step below tells them of new ones.
     /// 4. Everything comes in before anything goes out: a ring to which a peer has switched, rings
-    ///    that are held back, networks. It brings the credit and the answers that backlogs and long
-    ///    messages wait for.
+    ///    that are read apart, networks. It brings the credit and the answers that backlogs and
+    ///    long messages wait for.
     /// 5. These go on.
     /// 6. The sockets come after the rings: most of what they could tell has come by then.
     /// 7. Notes are last, since each step above may leave one: a peer that has ended fails once no
     ///    step is at work on its records.
     #[cold]
-    fn slow_work(&mut self) -> bool {
+    fn slow_work(&mut self, drained: bool) -> bool {
         self.ensure_own();
         let mut moved = false;
+        let helped = self.cx.help.count();
+        self.cx.help.begin_turn();
         let now_and_then = self.turns % SOCKETS_WHILE_BUSY == 0;
         if now_and_then {
             locality::check_cpu(&mut self.cx);
@@ -140,6 +147,10 @@ impl Engine {
             let retired = self.cx.arenas.retire_idle_send_ahead();
             arena_message::retire(&mut self.cx, &retired);
             self.give_back_idle(self.turns / SOCKETS_WHILE_BUSY);
+            let patience = self.patience();
+            if self.polled.is_over(&self.cx.requests, patience) {
+                self.say_awaited(Awaited::Polled);
+            }
         }
         if self.cx.heap.has_known() {
             arena_message::retire_gone(&mut self.cx);
@@ -148,8 +159,8 @@ impl Engine {
             self.rings.open_ring(&mut self.cx, ring, peer);
             moved = true;
         }
-        if self.cx.memory.has_held_back() {
-            moved |= self.rings.drain_held_back(&mut self.cx);
+        if self.cx.memory.has_apart() {
+            moved |= self.rings.drain_apart(&mut self.cx);
         }
         if self.cx.fabric.is_due(self.cx.peers.shares_memory()) {
             moved |= fabric_progress::poll(&mut self.cx, &mut self.inbox);
@@ -157,6 +168,9 @@ impl Engine {
         moved |= work::push(&mut self.cx);
         if self.cx.memory.take_stalled() || now_and_then {
             moved |= connections::poll(&mut self.cx, Some(Duration::ZERO));
+        }
+        if drained || moved && helped == self.cx.help.count() {
+            self.cx.help.others_moved();
         }
         moved | self.handle_notes()
     }
@@ -188,6 +202,7 @@ impl Engine {
                     self.rings.drain_failed_peer(&mut self.cx, peer);
                     failure::fail_peer(&mut self.cx, peer, why);
                 }
+                Note::AsksHelp => self.rings.time(&mut self.cx, peer),
                 Note::LeftRing(ring) => self.close_ring(peer, ring),
                 Note::WasRead { receive, given_up } => {
                     connections::read_all_of(&mut self.cx, peer);
@@ -239,7 +254,7 @@ impl Engine {
     fn poll_idle(&mut self) -> bool {
         let moved = self.cx.fabric.is_active() && {
             self.cx.fabric.look_now();
-            self.slow_work()
+            self.slow_work(false)
         };
         if !moved && self.turns % SELDOM_WHILE_POLLED == 0 {
             return self.poll_sockets();

@@ -15,6 +15,7 @@ use limic_topology::OwnPlace;
 use super::cx::Cx;
 use super::fabric::FabricChannel;
 use super::heap::HeapArenas;
+use super::help::Help;
 use super::identity::Identity;
 use super::matching::Matching;
 use super::memory::OwnMemory;
@@ -81,6 +82,7 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
         arenas: Arenas::new(loan_flags, placement, loan_bytes),
         heap: HeapArenas::default(),
         regions: Regions::default(),
+        help: Help::new(),
         transfers: Transfers::new(
             Device::open(settings.allowed().contains(Path::Kmod)),
             OwnSplits::new(&segment),

@@ -1,5 +1,5 @@
 //! A blocking call that waits for long says once what it waits for: most often a message that
-//! nobody sends, or ranks that wait in a circle.
+//! nobody sends, or ranks that wait in a circle. So does a caller that polls in a loop.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use super::cx::Cx;
 use super::matching::posted::query;
 use super::peer::table::PeerState;
 use super::protocol::regions;
-use super::request::{Operation, SendStage};
+use super::request::{Operation, Requests, SendStage};
 use crate::raw::{RegionId, RequestId};
 use crate::{Selector, warning};
 
@@ -29,6 +29,8 @@ pub(crate) enum Awaited<'a> {
     Region(RegionId),
     /// Any of the operations under way, in a call of this name.
     UnderWay(&'static str),
+    /// The same, by a caller that polls and may have none under way.
+    Polled,
     /// Peers take what was sent, until this time is over.
     Taking(Instant),
 }
@@ -67,6 +69,44 @@ impl Patience {
             Self::Since(_) | Self::Over => {}
         }
         false
+    }
+}
+
+/// Time between two looks at a caller that polls.
+const LOOK: Duration = Duration::from_millis(10);
+/// What counts of it at most: who does not poll meanwhile does not wait.
+const LONGEST_LOOK: Duration = Duration::from_millis(100);
+
+/// How long a caller has polled while operations were under way, and none was done.
+#[derive(Debug, Default)]
+pub(crate) struct Polled {
+    last: Option<Instant>,
+    /// Operations that were done by then.
+    done: u64,
+    waited: Duration,
+    was_said: bool,
+}
+
+impl Polled {
+    /// A look now and then. True if it is to be said now which operations are under way, after so
+    /// long; 0 is never.
+    pub(crate) fn is_over(&mut self, requests: &Requests, patience: Duration) -> bool {
+        let now = Instant::now();
+        let passed = now.saturating_duration_since(*self.last.get_or_insert(now));
+        if passed < LOOK {
+            return false;
+        }
+        self.last = Some(now);
+        if self.done != requests.completed() || requests.is_empty() {
+            self.done = requests.completed();
+            self.waited = Duration::ZERO;
+            self.was_said = false;
+            return false;
+        }
+        self.waited += passed.min(LONGEST_LOOK);
+        let over = !patience.is_zero() && self.waited >= patience && !self.was_said;
+        self.was_said |= over;
+        over
     }
 }
 
@@ -129,6 +169,12 @@ fn describe(cx: &mut Cx, awaited: Awaited<'_>) -> Option<String> {
             let slots = cx.requests.slots().into_iter();
             let ids: Vec<_> = slots.map(|slot| cx.requests.id(slot)).collect();
             Some(under_way(call, &ids, |id| operation(cx, id)))
+        }
+        Awaited::Polled => {
+            let slots = cx.requests.slots().into_iter();
+            let ids: Vec<_> = slots.map(|slot| cx.requests.id(slot)).collect();
+            let what = listed(ids.into_iter().filter_map(|id| operation(cx, id)));
+            (!what.is_empty()).then(|| format!("calls that poll, for {what}"))
         }
         Awaited::Taking(_) => None,
     }

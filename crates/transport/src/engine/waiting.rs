@@ -8,7 +8,7 @@ use limic_shm::world;
 use super::Engine;
 use super::contact::connections;
 use super::control::locality;
-use super::patience::{self, Awaited, Patience};
+use super::patience::{self, Awaited, Patience, Polled};
 use super::peer::sockets::TIMER;
 use super::progress::work;
 use crate::counters::Event;
@@ -36,21 +36,32 @@ impl Engine {
             if let Some(answer) = done(self) {
                 return answer;
             }
-            let kept = self.cx.matching.kept();
+            let unasked = self.unasked();
             let moved = self.progress();
-            if moved && kept == self.cx.matching.kept() {
+            if moved && unasked == self.unasked() {
                 backoff.reset();
                 continue;
             }
             if moved {
-                // What nobody asked for is no reason to keep the processor: a flood of it would,
-                // from the peer that is waited for. Something else may have come with it.
+                // What nobody here asked for is no reason to keep the processor: a flood of it
+                // would, from the peer that is waited for. Something else may have come with it.
                 if let Some(answer) = done(self) {
                     return answer;
+                }
+                if self.cx.wakeup.is_oversubscribed() {
+                    // It took as long as many polls.
+                    world::yield_now();
                 }
             }
             self.snooze(&mut backoff, &mut patience, awaited);
         }
+    }
+
+    /// Changes whenever peers take of the time what this endpoint has not asked for: with a message
+    /// that finds no receive, or an access to a region.
+    #[inline(always)]
+    fn unasked(&self) -> (u32, u32) {
+        (self.cx.matching.kept(), self.cx.help.count())
     }
 
     /// One step of a wait after progress that moved nothing.
@@ -106,6 +117,7 @@ impl Engine {
             return false;
         }
         self.cx.fabric.arm();
+        self.cx.help.end_rest();
         // Pairs with the senders' look at the flag: what was published before they looked is seen
         // now.
         if self.progress() {
@@ -171,6 +183,8 @@ impl Engine {
         }
         let longest = work::longest_sleep(&self.cx).unwrap_or(LONGEST_SLEEP);
         let timeout = timeout.unwrap_or(longest).min(longest);
+        // A blocking call waits, and says so itself; or another program's loop does.
+        self.polled = Polled::default();
         self.cx.counters.event(Event::Sleeps);
         if connections::poll(&mut self.cx, Some(timeout)) {
             self.cx.counters.event(Event::WakeUps);

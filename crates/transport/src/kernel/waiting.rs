@@ -140,7 +140,7 @@ impl KernelEngine {
                 let ids: Vec<_> = slots.map(|slot| self.requests.id(slot)).collect();
                 Some(patience::under_way(call, &ids, |id| self.described(id)))
             }
-            Awaited::Contact(_) | Awaited::Region(_) | Awaited::Taking(_) => None,
+            Awaited::Contact(_) | Awaited::Region(_) | Awaited::Polled | Awaited::Taking(_) => None,
         };
         if let Some(what) = what {
             patience::say_line(self.address.id, self.patience(), &what);

@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::engine::bypass::receive::{self as receive_bypass, Bypass, Round};
 use crate::engine::contact::connections;
 use crate::engine::envelope::{Envelope, Told};
+use crate::engine::patience::Polled;
 use crate::engine::progress::work;
 use crate::engine::protocol::{assembly, receive, send};
 use crate::engine::request::Incoming;
@@ -85,6 +86,8 @@ impl Engine {
             // Who receives one message after the other must not keep the other peers from theirs.
             // What comes from this source would be unexpected if it were taken now.
             self.bypassed = 0;
+            self.cx.help.others_moved();
+            self.polled = Polled::default();
             self.poll_except(Some(source));
         }
         for _ in 0..receive_bypass::rounds(self.cx.wakeup.spins()) {

@@ -171,7 +171,8 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     if cx.identity.is_closed() && !is_awaited {
         return;
     }
-    cx.arenas.keep_for_living(peer, connection.pidfd.as_ref());
+    cx.arenas
+        .keep_for_living(peer, connection.pid, connection.pidfd.as_ref());
     // A peer that has said goodbye is in the middle of nothing. A forked child of it may have said
     // that, so what it is in the middle of counts.
     if !said_goodbye || is_awaited {

@@ -132,7 +132,9 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
     if hello.address.id == cx.identity.address.id {
         return refuse(cx, index, "it greets with this endpoint's own address");
     }
-    if cx.sockets.is_over_share(index, &cx.quarantine) {
+    let pid = cx.sockets.pid_of(index);
+    let left = cx.quarantine.count_of(pid) + cx.arenas.count_of(pid);
+    if cx.sockets.is_over_share(index, left) {
         let why = "its process has half of the descriptors that may be open there (ulimit -n)";
         return refuse(cx, index, why);
     }
@@ -142,7 +144,6 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
             return refuse(cx, index, TOO_MANY);
         }
         // The kernel gives no number to a process of another namespace; all of those count as one.
-        let pid = cx.sockets.pid_of(index);
         if cx.peers.contacts.by(pid) >= MOST_OF_PROCESS {
             let why = "its process has made the first contact for too many endpoints";
             return refuse(cx, index, why);

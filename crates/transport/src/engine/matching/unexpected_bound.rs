@@ -6,7 +6,7 @@
 //! 1. Beyond it, senders are asked to offer long messages, of which only the offer is kept. Short
 //!    ones come as before.
 //! 2. Beyond [`CAP`] times as much, the private ring of each peer that fills more than its share
-//!    is held back (`progress::rings`): its messages wait there, and then the peer itself waits,
+//!    is held back (`progress::apart`): its messages wait there, and then the peer itself waits,
 //!    as for any receiver that does not keep up.
 //! 3. Beyond twice that cap, a peer without a private ring in use fails, if it fills more than its
 //!    share: the shared ring is not to wait for one peer, since all others would too. All shares

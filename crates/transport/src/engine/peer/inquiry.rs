@@ -42,6 +42,13 @@ impl Inquiry {
         self.since.elapsed()
     }
 
+    /// Makes as if it had begun earlier.
+    #[cfg(test)]
+    pub(crate) fn make_older(&mut self, by: Duration) {
+        let since = self.since.checked_sub(by);
+        self.since = since.expect("the machine runs for longer");
+    }
+
     /// Asks the peer when it has taken too long. True once the peer has said that it is not so.
     pub(crate) fn is_refuted(&mut self, peers: &mut Peers, sockets: &Sockets, peer: u32) -> bool {
         let questions = peers.questions.get(&peer).copied().unwrap_or_default();

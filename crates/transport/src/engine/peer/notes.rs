@@ -11,6 +11,8 @@ pub(crate) enum Note {
     LeftRing(u32),
     /// It sends more than is received: its messages wait in its private ring.
     HoldBack,
+    /// It asks for help with accesses to regions: the time that this takes is counted.
+    AsksHelp,
     /// All bytes of this receive were read out of its memory, and it has said something since,
     /// which may be that it leaves.
     WasRead {
@@ -67,6 +69,14 @@ impl Notes {
         let held = |note: &(u32, Note)| note.0 == peer && matches!(note.1, Note::HoldBack);
         if !self.notes.iter().any(held) {
             self.notes.push((peer, Note::HoldBack));
+        }
+    }
+
+    /// A peer asks for help with accesses to regions.
+    pub(crate) fn asks_help(&mut self, peer: u32) {
+        let asks = |note: &(u32, Note)| note.0 == peer && matches!(note.1, Note::AsksHelp);
+        if !self.notes.iter().any(asks) {
+            self.notes.push((peer, Note::AsksHelp));
         }
     }
 

@@ -17,9 +17,9 @@ use limic_shm::world::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, geteuid, getrlimit};
 
-use self::visits::Visits;
+use self::visits::{AT_ONCE, PARTS};
 use super::greeting::Pending;
-use super::quarantine::Quarantine;
+use crate::engine::time_share::TimeShare;
 use crate::{Error, Result};
 
 /// Calls that read one connection, one inside of the other: what a message says may lead to a look
@@ -106,7 +106,7 @@ pub(crate) struct Sockets {
     is_deaf: bool,
     /// What the endpoint sleeps on while it rests from visits to connections, once it has done so.
     quiet: Option<EventSet>,
-    visits: Visits,
+    visits: TimeShare,
     /// The networks' descriptors, which are in the event sets.
     networks: Vec<OwnedFd>,
     /// Given up when no other descriptors are free for those that a peer sends.
@@ -147,7 +147,7 @@ impl Sockets {
             doorbell,
             is_deaf: false,
             quiet: None,
-            visits: Visits::new(Instant::now()),
+            visits: TimeShare::new(PARTS, AT_ONCE, Instant::now()),
             networks,
             reserve_fds: Vec::new(),
             user: geteuid().as_raw(),
@@ -312,13 +312,13 @@ impl Sockets {
         others.copied().max_by_key(count)
     }
 
-    /// Whether the process at the other end of a connection has so many, with those that were given
-    /// up, that others may find no descriptor. The kernel gives no number to a process of another
-    /// namespace, of which there may be many.
-    pub(crate) fn is_over_share(&self, index: u32, given_up: &Quarantine) -> bool {
+    /// Whether the process at the other end of a connection has so many, with `left` others that
+    /// are over and left a descriptor here, that others may find none. The kernel gives no number
+    /// to a process of another namespace, of which there may be many.
+    pub(crate) fn is_over_share(&self, index: u32, left: usize) -> bool {
         let pid = self.pid_of(index);
         let its = self.iter().filter(|connection| connection.pid == pid);
-        let count = its.count() + given_up.count_of(pid);
+        let count = its.count() + left;
         let limit = getrlimit(Resource::Nofile).current;
         let share = limit.map_or(usize::MAX, |limit| limit as usize / 2 / DESCRIPTORS);
         pid != 0 && count > share.max(FEW)

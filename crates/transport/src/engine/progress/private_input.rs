@@ -20,6 +20,8 @@ pub(super) struct PrivateInput {
     pub(super) peer: u32,
     /// The last look at it found nothing: whoever waits, waits for the next record.
     pub(super) idle: bool,
+    /// Looks at it that are timed, unless its peer asks for help again.
+    pub(super) timed: u32,
 }
 
 impl PrivateInput {
@@ -50,15 +52,22 @@ impl PrivateInput {
         (taken, bytes)
     }
 
-    /// Takes records up to the first message that would have to be kept. True if there were any.
-    pub(super) fn deliver_wanted(&mut self, cx: &mut Cx) -> bool {
+    /// Whether this endpoint is at work on accesses to its regions by the peer.
+    pub(super) fn serves(&self, cx: &mut Cx) -> bool {
+        cx.peers.get(self.peer).is_some_and(|peer| peer.served > 0)
+    }
+
+    /// Takes records, up to the first message that would have to be kept if the ring is held back.
+    /// True if there were any.
+    pub(super) fn deliver(&mut self, cx: &mut Cx, is_held_back: bool) -> bool {
         let peer = self.peer;
         let (mut taken, mut credited) = (0, false);
         while taken < BATCH {
             match self.ring.peek() {
                 Ok(Some(record)) => {
                     let (kind, tag) = (record.kind, record.tag);
-                    let is_kept = frame::is_message(kind)
+                    let is_kept = is_held_back
+                        && frame::is_message(kind)
                         && !cx.matching.finds_posted(&cx.requests, peer, tag);
                     if is_kept {
                         break;

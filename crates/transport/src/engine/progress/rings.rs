@@ -1,5 +1,7 @@
 //! The rings that this endpoint reads.
 
+use core::time::Duration;
+
 use limic_records as frame;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
@@ -13,23 +15,27 @@ use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
 use crate::engine::patience::{self, Patience};
 use crate::engine::peer::inquiry::Inquiry;
+use crate::engine::progress::apart::LOOKS;
 use crate::engine::progress::dispatch;
 use crate::engine::progress::private_input::{BATCH, PrivateInput};
 use crate::engine::protocol::{private_ring, receive};
 use crate::error::PeerFailure;
-use crate::warning;
 
 /// The same of messages that nobody receives, while there are too many of those: their senders are
 /// not to take more of the time than those who send what is waited for.
 const FEW: usize = 2;
 
+/// How long a claim of a peer that no connection leads to may take.
+const LONGEST_CLAIM: Duration = Duration::from_secs(10);
+
 /// All rings of this endpoint's segment.
 pub(crate) struct ReceiveRings {
     shared: SharedConsumer<Mapped>,
-    private: Vec<PrivateInput>,
-    /// Those of peers that are over their share of unexpected messages
-    /// (`matching::unexpected_bound`).
-    held_back: Vec<PrivateInput>,
+    pub(super) private: Vec<PrivateInput>,
+    /// Those that are read apart.
+    pub(super) apart: Vec<PrivateInput>,
+    /// Looks at the shared ring that are timed, unless somebody asks for help there again.
+    pub(super) shared_timed: u32,
     turn: u32,
     /// The claim that the shared ring waits for: its position, its sender, whether that is to be
     /// waited for, and for how long it has been.
@@ -43,7 +49,8 @@ impl ReceiveRings {
         Self {
             shared,
             private: Vec::new(),
-            held_back: Vec::new(),
+            apart: Vec::new(),
+            shared_timed: 0,
             turn: 0,
             stalled: None,
             told_corrupt: false,
@@ -113,22 +120,27 @@ impl ReceiveRings {
         }
         // While private rings deliver, the shared one gets every eighth turn.
         self.turn = self.turn.wrapping_add(1);
-        if !moved || self.turn % 8 == 0 {
+        if (!moved || self.turn % 8 == 0) && self.shared_timed == 0 {
             moved |= self.drain_shared(cx);
         }
         moved
     }
 
     #[inline]
-    fn drain_shared(&mut self, cx: &mut Cx) -> bool {
+    pub(super) fn drain_shared(&mut self, cx: &mut Cx) -> bool {
         let mut taken = 0;
         while taken < BATCH {
             match self.shared.peek() {
                 Ok(Peek::Empty) => break,
                 Ok(Peek::Ready(from, record)) => {
+                    let helped = cx.help.count();
                     if !on_shared_record(cx, from, record.kind, record.tag, &record) {
                         cx.memory.stall();
                         break;
+                    }
+                    if helped != cx.help.count() {
+                        self.shared_timed = LOOKS;
+                        cx.memory.set_apart(true);
                     }
                 }
                 Ok(Peek::Stalled { sender }) => {
@@ -177,7 +189,19 @@ impl ReceiveRings {
             );
             patience::say_line(cx.identity.address.id, patience, &what);
         }
-        inquiry.is_refuted(&mut cx.peers, &cx.sockets, sender)
+        if inquiry.is_refuted(&mut cx.peers, &cx.sockets, sender) {
+            return true;
+        }
+        // Over no connection it can be asked: it has closed, has become another program, or ends
+        // its connections at will. If it lives, it has had time.
+        inquiry.age() >= LONGEST_CLAIM && !cx.sockets.is_connected(sender)
+    }
+
+    /// Makes as if the claim that the shared ring waits for were so old that it is given up.
+    #[cfg(test)]
+    pub(crate) fn make_claim_old(&mut self) {
+        let stalled = self.stalled.as_mut().expect("a claim");
+        stalled.2.make_older(LONGEST_CLAIM);
     }
 
     /// Takes everything that a peer had published before its connection ended, also what lies in
@@ -242,7 +266,7 @@ impl ReceiveRings {
         let Some(ring) = cx.memory.consumer(number) else {
             return;
         };
-        let mut open = self.private.iter().chain(&self.held_back);
+        let mut open = self.private.iter().chain(&self.apart);
         if open.any(|input| input.number == number) {
             return cx
                 .peers
@@ -256,55 +280,14 @@ impl ReceiveRings {
             number,
             peer,
             idle: true,
+            timed: 0,
         });
-    }
-
-    /// Messages of a peer stay in its private ring, if no receive is posted for them, until it is
-    /// below its share of unexpected messages.
-    #[cold]
-    pub(crate) fn hold_back(&mut self, cx: &mut Cx, peer: u32) {
-        let held = self.private.iter().position(|input| input.peer == peer);
-        let Some(held) = held else {
-            return;
-        };
-        self.held_back.push(self.private.swap_remove(held));
-        cx.memory.set_held_back(true);
-        warning::say(&format!(
-            "messages of peer {peer} wait in its ring until some are received: there are too many \
-             without a receive (LIMIC_UNEXPECTED_BYTES)"
-        ));
-    }
-
-    /// A ring that was held back is read as the others are.
-    fn go_on(&mut self, peer: u32) {
-        let held = self.held_back.iter().position(|input| input.peer == peer);
-        if let Some(held) = held {
-            self.private.push(self.held_back.swap_remove(held));
-        }
-    }
-
-    /// Takes from rings that are held back what is not to stay there. True if there was anything.
-    #[cold]
-    pub(crate) fn drain_held_back(&mut self, cx: &mut Cx) -> bool {
-        let mut moved = false;
-        let mut at = 0;
-        while let Some(input) = self.held_back.get_mut(at) {
-            moved |= input.deliver_wanted(cx);
-            if cx.matching.is_over_share(input.peer, cx.peers.reached()) {
-                at += 1;
-            } else {
-                moved = true;
-                self.private.push(self.held_back.swap_remove(at));
-            }
-        }
-        cx.memory.set_held_back(!self.held_back.is_empty());
-        moved
     }
 
     /// Stops reading the ring of a peer that is gone.
     pub(crate) fn close_ring(&mut self, number: u32) {
         self.private.retain(|input| input.number != number);
-        self.held_back.retain(|input| input.number != number);
+        self.apart.retain(|input| input.number != number);
     }
 
     /// Makes the ring of a peer that is gone ready for another. Also one that was never read: the
@@ -342,6 +325,9 @@ fn on_shared_record(cx: &mut Cx, from: u32, kind: u8, tag: u64, record: &impl So
         return !cx.sockets.has_unread(from);
     }
     let busy = private_ring::is_earned(peer);
+    if peer.served > 0 {
+        cx.help.note();
+    }
     dispatch::on_record(cx, from, kind, tag, record);
     if busy {
         private_ring::grant(cx, from);

@@ -252,14 +252,24 @@ pub(crate) fn wait_for_room(cx: &mut Cx, to: u32, slot: Slot) {
 /// Pushes fragments of what receivers asked for, to each the oldest first. True if bytes moved.
 pub(crate) fn push_asked(cx: &mut Cx) -> bool {
     let mut moved = false;
+    let rests = cx.help.rests();
     for _ in 0..cx.transfers.asked_by.len() {
         let Some(to) = cx.transfers.asked_by.pop_front() else {
             break;
         };
+        let serves = cx.peers.get(to).is_some_and(|peer| peer.served > 0);
+        let piece = serves.then(|| cx.help.begin());
         // Where the oldest has no room, none has.
         while let Some(slot) = front_asked(cx, to) {
-            let (went, over) = push_asked_of(cx, slot);
+            let helps = serves && is_help(cx, slot);
+            let (went, over) = match helps && rests {
+                true => (false, false),
+                false => push_asked_of(cx, slot),
+            };
             moved |= went;
+            if went && helps {
+                cx.help.note();
+            }
             if !over {
                 cx.transfers.asked_by.push_back(to);
                 break;
@@ -268,8 +278,23 @@ pub(crate) fn push_asked(cx: &mut Cx) -> bool {
                 peer.asked.pop_front();
             }
         }
+        if let Some(piece) = piece {
+            cx.help.end(piece);
+        }
     }
     moved
+}
+
+/// Whether a peer reads a region with these fragments.
+fn is_help(cx: &mut Cx, slot: Slot) -> bool {
+    let stage = cx.requests.sending(slot).map(|sending| sending.stage);
+    matches!(
+        stage,
+        Some(SendStage::Fragments(Fragments {
+            region: Some(_),
+            ..
+        }))
+    )
 }
 
 fn front_asked(cx: &mut Cx, to: u32) -> Option<Slot> {

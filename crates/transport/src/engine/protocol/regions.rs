@@ -246,6 +246,14 @@ fn is_admitted(cx: &mut Cx, from: u32) -> bool {
     false
 }
 
+/// A peer asks for help. From now on its ring is read where the time is counted: `progress::apart`.
+fn asks_help(cx: &mut Cx, from: u32) {
+    let is_timed = cx.help.note();
+    if !is_timed && cx.peers.pair(from).is_some() {
+        cx.peers.notes.asks_help(from);
+    }
+}
+
 /// A peer asks for bytes of a region.
 pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
     let RegionAccess {
@@ -254,6 +262,7 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
         offset,
         len,
     } = asked;
+    asks_help(cx, from);
     let (index, bytes) = match cx.regions.find(key, offset, len, Access::READ) {
         Ok(found) => found,
         Err(refusal) => return outbox::answer(cx, from, refusal.encode(id)),
@@ -287,6 +296,7 @@ pub(crate) fn on_put(cx: &mut Cx, from: u32, asked: RegionAccess) {
         offset,
         len,
     } = asked;
+    asks_help(cx, from);
     let (index, bytes) = match cx.regions.find(key, offset, len, Access::WRITE) {
         Ok(found) => found,
         Err(refusal) => return outbox::answer(cx, from, refusal.encode(id)),

@@ -357,6 +357,12 @@ fn request_id(generation: u32, slot: Slot) -> RequestId {
 }
 
 impl<O> Requests<O> {
+    /// Whether no operation is in the table, completed ones included. Linear.
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut entries = self.entries.iter();
+        entries.all(|entry| matches!(entry.state, State::Free))
+    }
+
     /// Operations in the table, completed ones included.
     fn live(&self) -> usize {
         let free = |entry: &&Entry| matches!(entry.state, State::Free);

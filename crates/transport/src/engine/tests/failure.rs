@@ -155,6 +155,29 @@ fn a_claim_of_a_silent_peer_is_told_of_once() {
     });
 }
 
+/// Its process lives, and is not asked over any connection.
+#[test]
+fn a_claim_of_a_peer_that_no_connection_leads_to_is_given_up() {
+    let (mut receiver, mut gone, mut sender) = (open(0), open(0), open(0));
+    let (of_gone, _) = attach_both(&mut receiver, &mut gone);
+    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    let mut claims = claimer(&receiver, of_gone);
+    core::mem::forget(claims.reserve(0).expect("room"));
+    send(&mut sender, at_sender, 5);
+    fail_peer(&mut receiver.cx, of_gone, PeerFailure::Died);
+    for _ in 0..10 {
+        turn(&mut [&mut receiver, &mut sender]);
+    }
+    assert!(
+        tags(&mut receiver, of_sender).is_empty(),
+        "it may publish yet"
+    );
+    receiver.rings.make_claim_old();
+    until(&mut [&mut receiver, &mut sender], |engines| {
+        tags(engines[0], of_sender) == [5]
+    });
+}
+
 #[test]
 fn a_goodbye_over_either_of_two_connections_counts() {
     let (mut leaving, mut left) = (open(0), open(0));

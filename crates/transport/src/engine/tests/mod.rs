@@ -11,6 +11,7 @@ mod hostile;
 mod long_records;
 mod networks;
 mod one_sided;
+mod polling;
 mod receive_bypass;
 mod sleeping;
 mod staging;
@@ -27,6 +28,7 @@ use limic_policy::{Path, PathSet};
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::{Mapped, Memory};
 use limic_shm::sync::Ordering;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::Engine;
 use super::protocol::{self, receive, regions};
@@ -64,6 +66,12 @@ fn turn(engines: &mut [&mut Engine]) {
         engine.progress();
         engine.poll_sockets();
     }
+}
+
+/// The processor time of this thread, which no neighbour's load is part of.
+fn thread_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// Longer than anything takes that is waited for here.

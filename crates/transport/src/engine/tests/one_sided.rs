@@ -1,14 +1,15 @@
 //! One-sided access with the owner's help.
 
 use core::time::Duration;
-use std::time::Instant;
 
 use limic_policy::{Path, PathSet};
 use limic_records::{self as frame, RegionAccess};
 use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
-use super::{Log, attach_both, open_with, start_revoke, turn, until};
+use super::{
+    Log, attach_both, open, open_with, send, start_revoke, tags, thread_time, turn, until,
+};
 use crate::buffer::ReceiveBuffer;
 use crate::engine::Engine;
 use crate::engine::contact::failure::fail_peer;
@@ -16,7 +17,7 @@ use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};
 use crate::error::PeerFailure;
-use crate::raw::{Posted, RawSlice, RawSliceMut};
+use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
 use crate::single_copy::RemoteBytes;
 use crate::{Endpoint, Error, HybridEndpoint, Peer, Settings};
 
@@ -184,6 +185,71 @@ fn accesses_that_a_peer_does_not_wait_for_have_a_bound() {
     assert_eq!(owner.revoke(region).map(|memory| memory.len()), Ok(LEN));
 }
 
+/// Reads of a region's first bytes that a peer has posted, into memory that stays.
+fn post_reads(
+    peer: &mut Engine,
+    (owner, key): (u32, u64),
+    room: &mut [u8],
+    count: usize,
+) -> Vec<RequestId> {
+    let post = |_| {
+        let room = [RawSliceMut::from(&mut *room)];
+        // SAFETY: the room outlives the accesses, which are waited for.
+        match unsafe { rma::post_read(&mut peer.cx, owner, key, 0, &room) } {
+            Ok(Posted::Pending(id)) => id,
+            posted => panic!("the owner has to help: {posted:?}"),
+        }
+    };
+    (0..count).map(post).collect()
+}
+
+#[test]
+fn messages_move_while_help_rests_and_help_goes_on_where_nothing_moves() {
+    const READS: usize = 512;
+    let (mut owner, mut peer, mut other) = (open_helped(), open_helped(), open(1));
+    let (_, of_owner) = attach_both(&mut owner, &mut peer);
+    let (of_other, at_other) = attach_both(&mut owner, &mut other);
+    let (_, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
+    let mut room = [0_u8; 8];
+    // Both have rings of their own, and the shared one is read with the others again.
+    for tag in 0..100 {
+        send(&mut other, at_other, tag);
+        let read = post_reads(&mut peer, (of_owner, key), &mut room, 1);
+        until(&mut [&mut owner, &mut peer, &mut other], |engines| {
+            engines[1].test(read[0]).is_some()
+        });
+    }
+    until(&mut [&mut owner, &mut peer, &mut other], |engines| {
+        !engines[0].cx.memory.has_apart()
+    });
+    tags(&mut owner, of_other);
+
+    owner.cx.help.rest_for_long();
+    let reads = post_reads(&mut peer, (of_owner, key), &mut room, READS);
+    let mut done = vec![false; READS];
+    let mut test = |peer: &mut Engine| {
+        for (done, id) in done.iter_mut().zip(&reads) {
+            *done = *done || peer.test(*id).is_some();
+        }
+        done.iter().filter(|done| **done).count()
+    };
+    for tag in 0..100 {
+        send(&mut other, at_other, tag);
+        until(&mut [&mut owner, &mut peer], |engines| {
+            tags(engines[0], of_other) == [tag]
+        });
+        assert_eq!(test(&mut peer), 0, "help rests");
+    }
+
+    let mut turns = 0;
+    while test(&mut peer) < READS {
+        // It has nothing else to do.
+        owner.sleep(Some(Duration::ZERO));
+        turns += 1;
+        assert!(turns < READS / 8, "a turn helps with few of them");
+    }
+}
+
 /// The peer takes none of the answers, which soon find no room.
 #[test]
 fn a_turn_takes_no_longer_the_more_reads_of_a_region_wait() {
@@ -198,9 +264,9 @@ fn a_turn_takes_no_longer_the_more_reads_of_a_region_wait() {
             owner.progress();
         }
         let turns = (0..200).map(|_| {
-            let since = Instant::now();
+            let since = thread_time();
             owner.progress();
-            since.elapsed()
+            thread_time() - since
         });
         turns.min().expect("a turn")
     });

@@ -1,9 +1,9 @@
 //! How much of the time visits to connections may take.
 //!
 //! Any process of the network namespace can connect, and each peer can send over its connection, as
-//! often as it likes: each time this endpoint has something to read. So it keeps an account of the
-//! time that this takes. Once that is overdrawn, the endpoint rests from such visits, and sleeps on
-//! its doorbell and its networks alone.
+//! often as it likes: each time this endpoint has something to read. So visits have a share of the
+//! time. Once that is overdrawn, the endpoint rests from them, and sleeps on its doorbell and its
+//! networks alone.
 
 use core::time::Duration;
 use std::os::fd::AsFd;
@@ -14,54 +14,9 @@ use limic_shm::world::Instant;
 use super::{DOORBELL, Happened, NETWORK, Sockets};
 
 /// Of the time, one part in so many is for visits.
-const PARTS: u32 = 8;
-/// What visits may take at once, as where many peers meet at the start of a job.
-const AT_ONCE: Duration = Duration::from_millis(50);
-/// What one visit counts at most: who was not running meanwhile has not used the time.
-const LONGEST: Duration = Duration::from_millis(1);
-
-/// An account of the time that visits took. It has a bound, and so does each rest.
-#[derive(Debug)]
-pub(crate) struct Visits {
-    spent: Duration,
-    /// Up to when the account counts what time gives back.
-    until: Instant,
-}
-
-impl Visits {
-    pub(crate) fn new(now: Instant) -> Self {
-        Self {
-            spent: Duration::ZERO,
-            until: now,
-        }
-    }
-
-    /// A visit that began at one time has ended at another.
-    pub(crate) fn spend(&mut self, begun: Instant, ended: Instant) {
-        self.give_back(ended);
-        let took = ended.saturating_duration_since(begun).min(LONGEST);
-        self.spent = (self.spent + took).min(AT_ONCE + LONGEST);
-    }
-
-    /// Whether visits have taken more than they may: then it is worth asking what time it is.
-    #[inline]
-    pub(crate) fn is_overdrawn(&self) -> bool {
-        self.spent > AT_ONCE
-    }
-
-    /// How long no visit is to be made from now on, if so.
-    pub(crate) fn rest(&mut self, now: Instant) -> Option<Duration> {
-        self.give_back(now);
-        let over = self.spent.saturating_sub(AT_ONCE);
-        (!over.is_zero()).then(|| over * PARTS)
-    }
-
-    fn give_back(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.until);
-        self.spent = self.spent.saturating_sub(passed / PARTS);
-        self.until = now;
-    }
-}
+pub(super) const PARTS: u32 = 8;
+/// What they may take at once, as where many peers meet at the start of a job.
+pub(super) const AT_ONCE: Duration = Duration::from_millis(50);
 
 impl Sockets {
     /// Waits for something to happen; gives what did, and the buffer in which it lies, to be given
@@ -133,64 +88,5 @@ impl Sockets {
     /// A visit that began at this time is over.
     pub(crate) fn end_visit(&mut self, begun: Instant) {
         self.visits.spend(begun, Instant::now());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MICRO: Duration = Duration::from_micros(1);
-
-    /// Visits that take so long, whenever they may be made, for so long: what they take in sum.
-    fn visit_for(
-        visits: &mut Visits,
-        mut now: Instant,
-        took: Duration,
-        long: Duration,
-    ) -> Duration {
-        let (end, mut sum) = (now + long, Duration::ZERO);
-        while now < end {
-            if let Some(rest) = visits.rest(now) {
-                assert!(rest <= LONGEST * PARTS, "a rest has a bound");
-                now += rest;
-            } else {
-                visits.spend(now, now + took);
-                now += took;
-                sum += took;
-            }
-        }
-        sum
-    }
-
-    #[test]
-    fn a_flood_has_its_part_of_the_time_and_no_more() {
-        for took in [MICRO, 100 * MICRO, LONGEST] {
-            let now = Instant::now();
-            let mut visits = Visits::new(now);
-            let long = Duration::from_secs(10);
-            let sum = visit_for(&mut visits, now, took, long);
-            assert!(sum <= long / PARTS + AT_ONCE * 2, "{took:?}: {sum:?}");
-            assert!(sum >= long / (PARTS + 2), "{took:?}: {sum:?}");
-        }
-    }
-
-    #[test]
-    fn many_who_come_at_once_are_not_kept_waiting() {
-        let now = Instant::now();
-        let mut visits = Visits::new(now);
-        visits.spend(now, now + LONGEST);
-        assert!(!visits.is_overdrawn());
-        assert_eq!(visits.rest(now + LONGEST), None);
-    }
-
-    #[test]
-    fn after_a_flood_the_account_is_even_in_time() {
-        let now = Instant::now();
-        let mut visits = Visits::new(now);
-        visit_for(&mut visits, now, LONGEST, Duration::from_secs(1));
-        let later = now + Duration::from_secs(10);
-        assert_eq!(visits.rest(later), None);
-        assert_eq!(visits.spent, Duration::ZERO);
     }
 }

@@ -1,0 +1,43 @@
+//! A caller that polls in a loop.
+
+use core::time::Duration;
+
+use super::{Log, attach_both, open, open_with, until};
+use crate::engine::Engine;
+use crate::engine::protocol::receive;
+use crate::raw::Posted;
+use crate::{Peer, Selector, Tag};
+
+#[test]
+fn who_polls_in_vain_for_long_says_once_for_what() {
+    let mut engine = open_with(|settings| settings.patience(Duration::from_millis(1)));
+    let mut other = open(0);
+    let (of_other, _) = attach_both(&mut engine, &mut other);
+    let (log, line) = (
+        Log::default(),
+        format!("recv of tag 5 from peer {of_other}"),
+    );
+    let poll = |engine: &mut Engine| {
+        for _ in 0..5000 {
+            engine.poll();
+        }
+    };
+    tracing::subscriber::with_default(log.writer(), || {
+        for _ in 0..100 {
+            poll(&mut engine);
+        }
+        assert_eq!(log.count("calls that poll"), 0, "it waits for nothing");
+        let selector = Selector::from((Peer(of_other), Tag(5)));
+        // SAFETY: no room.
+        let posted = unsafe { receive::post_recv(&mut engine.cx, &selector, &[], 0) };
+        assert!(matches!(posted, Ok(Posted::Pending(_))), "{posted:?}");
+        until(&mut [&mut engine], |engines| {
+            poll(engines[0]);
+            log.count(&line) > 0
+        });
+        for _ in 0..10 {
+            poll(&mut engine);
+        }
+    });
+    assert_eq!(log.count(&line), 1);
+}
