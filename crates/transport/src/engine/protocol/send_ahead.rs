@@ -14,7 +14,7 @@ use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::frame;
 use crate::engine::protocol::arena_message;
-use crate::engine::protocol::eager::Message;
+use crate::engine::protocol::attempt::Message;
 
 /// Time without messages ahead after which their memory is given back: longer than a pause between
 /// two phases of a program, since it takes long to make it again.
