@@ -248,16 +248,12 @@ impl Endpoint {
     pub(crate) unsafe fn inject(&self, sent: &Sent, slices: &[RawSlice]) -> Result<usize, i32> {
         let peer = self.peer(sent.to)?;
         // SAFETY: the caller's promise.
-        let at_once = unsafe { self.limic.try_send(peer, Tag(sent.tag), sent.data, slices) };
-        match at_once {
-            Ok(Some(_)) => {
-                self.sent(sent);
-                Ok(0)
-            }
-            // SAFETY: the caller's promise.
-            Ok(None) => unsafe { self.inject_later(sent, slices) },
-            Err(error) => self.not_sent(sent, error),
+        if unsafe { self.limic.try_send(peer, Tag(sent.tag), sent.data, slices) } {
+            self.sent(sent);
+            return Ok(0);
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.inject_later(sent, slices) }
     }
 
     /// # Safety

@@ -51,7 +51,7 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
         let (tag, len) = (tag.into(), data.len() as u64);
         let data = RawSlice::from(data);
         // SAFETY: `data` is borrowed during the call.
-        let sent = unsafe { self.endpoint.try_send_slice(to, tag, data) };
+        let sent = unsafe { self.endpoint.try_send(to, tag, None, &[data]) };
         let what = if sent {
             What::Sent { to, tag, len }
         } else {

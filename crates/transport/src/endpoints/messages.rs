@@ -6,8 +6,8 @@ use super::VerbsEndpoint;
 use super::{HybridEndpoint, Opened, ShmEndpoint};
 use crate::buffer::total;
 use crate::engine::Engine;
-use crate::engine::protocol::fast_send::{self, FastSend, is_inline_length};
-use crate::engine::protocol::{receive, send};
+use crate::engine::protocol::attempt::{self, Attempt, Message, Short, Turn};
+use crate::engine::protocol::receive;
 use crate::engine::request::sent;
 use crate::error::Outcome;
 use crate::polling::poll_until;
@@ -17,45 +17,72 @@ use crate::raw::{
 };
 use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
 
-/// A send that could not be done at once. The engine is not borrowed while it is waited for.
-///
-/// # Safety
-/// As [`Messages::send_blocking`].
-#[inline(never)]
-unsafe fn send_and_wait<E: Endpoint>(
-    endpoint: &E,
-    opened: &Opened<Engine>,
-    to: Peer,
-    tag: Tag,
-    data: &[RawSlice],
-) -> Result<()> {
-    // SAFETY: the caller's promise.
-    let posted = unsafe { opened.post_send_slow(to, tag, SendOptions::default(), data) }?;
-    let outcome = crate::endpoint::finish(endpoint, posted);
-    opened.engine.enter(Engine::flush_pending);
-    outcome.map(|_| ())
-}
-
 impl Opened<Engine> {
-    /// A message of one slice that is not [short](fast_send::send_fast). True if it was sent.
+    /// Sends a message if it goes whole at once. True if it did.
     ///
     /// # Safety
-    /// As [`Messages::try_send_slice`].
-    #[inline(never)]
-    unsafe fn send_one(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
-        let send = move |engine: &mut Engine| {
-            // SAFETY: the caller's promise.
-            unsafe { send::send_now(&mut engine.cx, to.0, tag.0, None, &[data]) }
-        };
-        matches!(self.engine.enter(send), Ok(true))
+    /// As [`Messages::try_send`].
+    #[inline(always)]
+    unsafe fn try_send(
+        &self,
+        to: Peer,
+        tag: Tag,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> bool {
+        if let (None, [one]) = (immediate, data) {
+            if attempt::is_inline_length(one.len) {
+                let mut engine = self.engine.borrow_unguarded();
+                // SAFETY: the caller's promise.
+                let sent = unsafe { attempt::short(&mut engine.cx, to.0, tag.0, *one) };
+                drop(engine);
+                // The rest is called last, so that the short way has no registers to save.
+                return match sent {
+                    Short::Sent => true,
+                    Short::SentToSleeper => self.ring(to),
+                    // SAFETY: the caller's promise.
+                    Short::No => unsafe { self.try_refused(to, tag, *one) },
+                };
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.try_whole(to, tag, immediate, data) }
     }
 
-    /// A message that does not go at once.
+    /// One that would be [short](attempt::short), and could not.
+    ///
+    /// # Safety
+    /// As [`Messages::try_send`].
+    #[inline(never)]
+    unsafe fn try_refused(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.try_whole(to, tag, None, &[data]) }
+    }
+
+    /// Any other one.
+    ///
+    /// # Safety
+    /// As [`Messages::try_send`].
+    #[inline(always)]
+    unsafe fn try_whole(
+        &self,
+        to: Peer,
+        tag: Tag,
+        immediate: Option<u64>,
+        data: &[RawSlice],
+    ) -> bool {
+        let message = Message::new(to.0, tag.0, immediate, data);
+        let cx = &mut self.engine.borrow_unguarded().cx;
+        // SAFETY: the caller's promise.
+        unsafe { attempt::attempt(cx, &message, Turn::Whole) == Attempt::Sent }
+    }
+
+    /// A message that [`try_send`](Self::try_send) has refused.
     ///
     /// # Safety
     /// As [`Messages::post_send`].
     #[inline(always)]
-    unsafe fn post_send_slow(
+    unsafe fn post_send(
         &self,
         to: Peer,
         tag: Tag,
@@ -64,15 +91,34 @@ impl Opened<Engine> {
     ) -> Result<Posted> {
         self.engine.enter(move |engine| {
             // SAFETY: the caller's promise.
-            unsafe { engine.post_send_slow(to.0, tag.0, options, data) }
+            unsafe { engine.post_send(to.0, tag.0, options, data) }
         })
+    }
+
+    /// The same, waited for. The engine is not borrowed meanwhile.
+    ///
+    /// # Safety
+    /// As [`Messages::send_blocking`].
+    #[inline(never)]
+    unsafe fn send_and_wait<E: Endpoint>(
+        &self,
+        endpoint: &E,
+        to: Peer,
+        tag: Tag,
+        data: &[RawSlice],
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        let posted = unsafe { self.post_send(to, tag, SendOptions::default(), data) }?;
+        let outcome = crate::endpoint::finish(endpoint, posted);
+        self.engine.enter(Engine::flush_pending);
+        outcome.map(|_| ())
     }
 
     /// Rings the receiver of what was sent just now. False: it was not sent.
     #[cold]
     fn ring(&self, to: Peer) -> bool {
         self.engine
-            .enter(move |engine| fast_send::ring_doorbell(&mut engine.cx, to.0))
+            .enter(move |engine| attempt::ring_doorbell(&mut engine.cx, to.0))
     }
 }
 
@@ -92,20 +138,14 @@ macro_rules! endpoint {
                 options: SendOptions,
                 data: &[RawSlice],
             ) -> Result<Posted> {
-                if !options.matched {
-                    let mut engine = self.0.engine.borrow_unguarded();
-                    // What is in a ring is delivered, since that is shared memory.
-                    // SAFETY: the caller's promise.
-                    let at_once = unsafe {
-                        send::try_send(&mut engine.cx, to.0, tag.0, options.immediate, data)
-                    }?;
-                    drop(engine);
-                    if at_once {
+                // What is in a ring is delivered, since that is shared memory.
+                // SAFETY: the caller's promise, twice.
+                unsafe {
+                    if !options.matched && self.0.try_send(to, tag, options.immediate, data) {
                         return Ok(Posted::Done(sent(to.0, tag.0, total(data))));
                     }
+                    self.0.post_send(to, tag, options, data)
                 }
-                // SAFETY: the caller's promise.
-                unsafe { self.0.post_send_slow(to, tag, options, data) }
             }
             #[inline]
             unsafe fn try_send(
@@ -114,34 +154,9 @@ macro_rules! endpoint {
                 tag: Tag,
                 immediate: Option<u64>,
                 data: &[RawSlice],
-            ) -> Result<Option<Status>> {
-                let mut engine = self.0.engine.borrow_unguarded();
+            ) -> bool {
                 // SAFETY: the caller's promise.
-                let sent = unsafe { send::try_send(&mut engine.cx, to.0, tag.0, immediate, data) }?;
-                Ok(sent.then(|| Status {
-                    peer: to,
-                    tag,
-                    len: total(data),
-                    immediate: None,
-                }))
-            }
-            #[inline]
-            unsafe fn try_send_slice(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
-                if !is_inline_length(data.len) {
-                    // SAFETY: the caller's promise.
-                    return unsafe { self.0.send_one(to, tag, data) };
-                }
-                let mut engine = self.0.engine.borrow_unguarded();
-                // SAFETY: the caller's promise.
-                let sent = unsafe { fast_send::send_fast(&mut engine.cx, to.0, tag.0, data) };
-                drop(engine);
-                // The rest is called last, so that the short way has no registers to save.
-                match sent {
-                    FastSend::Sent => true,
-                    FastSend::SentToSleeper => self.0.ring(to),
-                    // SAFETY: the caller's promise.
-                    FastSend::No => unsafe { self.0.send_one(to, tag, data) },
-                }
+                unsafe { self.0.try_send(to, tag, immediate, data) }
             }
             unsafe fn post_send_slow(
                 &self,
@@ -150,25 +165,17 @@ macro_rules! endpoint {
                 data: &[RawSlice],
             ) -> Result<Posted> {
                 // SAFETY: the caller's promise.
-                unsafe { self.0.post_send_slow(to, tag, SendOptions::default(), data) }
+                unsafe { self.0.post_send(to, tag, SendOptions::default(), data) }
             }
             #[inline]
             unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
                 // SAFETY: the caller's promise, twice.
-                let sent = unsafe {
-                    match data {
-                        [one] if is_inline_length(one.len) => self.try_send_slice(to, tag, *one),
-                        _ => {
-                            let cx = &mut self.0.engine.borrow_unguarded().cx;
-                            send::send_now(cx, to.0, tag.0, None, data)?
-                        }
+                unsafe {
+                    match self.0.try_send(to, tag, None, data) {
+                        true => Ok(()),
+                        false => self.0.send_and_wait(self, to, tag, data),
                     }
-                };
-                if sent {
-                    return Ok(());
                 }
-                // SAFETY: the caller's promise.
-                unsafe { send_and_wait(self, &self.0, to, tag, data) }
             }
             #[inline]
             unsafe fn post_recv(

@@ -3,7 +3,7 @@
 //! [`Engine`] holds the rings that it reads, and [`cx::Cx`], which holds everything else. Protocol
 //! code is made of functions over the context; docs/decisions/0001 says why. The life of a message:
 //!
-//! 1. `protocol::fast_send`, `protocol::send`: a message is posted. It leaves at once through a
+//! 1. `protocol::attempt`, `protocol::send`: a message is posted. It leaves at once through a
 //!    ring or in a staging buffer, waits in the backlog, or is offered (rendezvous).
 //! 2. `contact`: at the first message to a peer, the two endpoints meet.
 //! 3. `progress::rings`, `progress::dispatch`: the receiver finds the record in a ring.

@@ -89,11 +89,12 @@ impl Messages for KernelEndpoint {
         tag: Tag,
         immediate: Option<u64>,
         data: &[RawSlice],
-    ) -> Result<Option<Status>> {
-        self.0.engine.enter(move |engine| {
+    ) -> bool {
+        let sent = self.0.engine.enter(move |engine| {
             // SAFETY: the caller's promise.
             unsafe { engine.try_send(to.0, tag.0, immediate, data) }
-        })
+        });
+        matches!(sent, Ok(true))
     }
     unsafe fn post_recv(&self, selector: &Selector, into: &[RawSliceMut]) -> Result<Posted> {
         self.0.engine.enter(move |engine| {

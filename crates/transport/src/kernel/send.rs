@@ -84,17 +84,17 @@ impl KernelEngine {
         tag: u64,
         immediate: Option<u64>,
         data: &[RawSlice],
-    ) -> Result<Option<Status>> {
+    ) -> Result<bool> {
         let rank = self.rank(to)?;
         let waits = self.peers.get(to).is_some_and(|entry| entry.backlogged > 0);
         if waits || !select::module::is_kept(total(data)) || data.len() > Messages::SLICES {
-            return Ok(None);
+            return Ok(false);
         }
         // SAFETY: readable during the call, by the caller; a send that the module keeps is over
         // when it returns.
         match unsafe { self.offer((to, rank), tag, immediate, data) }? {
-            Offered::Over(outcome) => outcome.map(Some),
-            Offered::Queued(_) | Offered::Busy => Ok(None),
+            Offered::Over(outcome) => outcome.map(|_| true),
+            Offered::Queued(_) | Offered::Busy => Ok(false),
         }
     }
 

@@ -57,14 +57,8 @@ impl Messages for Loopback {
         let data = unsafe { SendBuffer::new(data) };
         Ok(self.state().start(Task::Send(tag, data, None)))
     }
-    unsafe fn try_send(
-        &self,
-        _: Peer,
-        _: Tag,
-        _: Option<u64>,
-        _: &[RawSlice],
-    ) -> Result<Option<Status>> {
-        Ok(None)
+    unsafe fn try_send(&self, _: Peer, _: Tag, _: Option<u64>, _: &[RawSlice]) -> bool {
+        false
     }
     unsafe fn post_recv(&self, selector: &Selector, into: &[RawSliceMut]) -> Result<Posted> {
         // SAFETY: the caller's promise.

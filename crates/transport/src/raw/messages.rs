@@ -37,10 +37,8 @@ pub trait Messages: Requests {
     ) -> Result<Posted>;
 
     /// Sends if that needs neither the receiver's help nor a wait: the buffer is the caller's again
-    /// at once. `None`: it would, and nothing was sent.
-    ///
-    /// # Errors
-    /// As [`post_send`](Self::post_send).
+    /// at once. False: nothing was sent, be it that it would need more, or an error, which the next
+    /// attempt will meet.
     ///
     /// # Safety
     /// Every slice is readable during the call.
@@ -50,23 +48,10 @@ pub trait Messages: Requests {
         tag: Tag,
         immediate: Option<u64>,
         data: &[RawSlice],
-    ) -> Result<Option<Status>>;
+    ) -> bool;
 
-    /// Sends one slice if that needs neither the receiver's help nor a wait, as
-    /// [`try_send`](Self::try_send) does, in less time. False: nothing was sent, be it that it
-    /// would need more, or an error, which the next attempt will meet.
-    ///
-    /// # Safety
-    /// The slice is readable during the call.
-    #[inline]
-    unsafe fn try_send_slice(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
-        let _ = (to, tag, data);
-        false
-    }
-
-    /// Starts a send that [`try_send`](Self::try_send) or [`try_send_slice`](Self::try_send_slice)
-    /// has just refused: [`post_send`](Self::post_send), which an endpoint may do without a second
-    /// attempt.
+    /// Starts a send that [`try_send`](Self::try_send) has just refused:
+    /// [`post_send`](Self::post_send), which an endpoint may do without a second attempt.
     ///
     /// # Errors
     /// As [`post_send`](Self::post_send).

@@ -103,7 +103,7 @@ impl Honest<'_> {
         // a process that is killed leaks it.
         let posted = unsafe {
             if slices.len() == 1 && one_in(2) {
-                if self.endpoint.try_send_slice(to, tag, slices[0]) {
+                if self.endpoint.try_send(to, tag, None, slices) {
                     return Ok(());
                 }
                 self.endpoint.post_send_slow(to, tag, slices)

@@ -15,17 +15,9 @@ use crate::{Result, Selector, Status};
 
 /// Sends.
 impl Engine {
-    /// Makes the first contact with a peer that the message just posted waits for.
-    #[inline(always)]
-    fn contact_if_needed(&mut self) {
-        if !self.cx.peers.to_contact.is_empty() {
-            connections::contact_peers(&mut self.cx);
-        }
-    }
-
     /// # Safety
-    /// As [`send::post_send_slow`].
-    pub(crate) unsafe fn post_send_slow(
+    /// As [`send::post`].
+    pub(crate) unsafe fn post_send(
         &mut self,
         to: u32,
         tag: u64,
@@ -34,8 +26,11 @@ impl Engine {
     ) -> Result<Posted> {
         self.ensure_own();
         // SAFETY: the caller's promise.
-        let posted = unsafe { send::post_send_slow(&mut self.cx, to, tag, options, data) };
-        self.contact_if_needed();
+        let posted = unsafe { send::post(&mut self.cx, to, tag, options, data) };
+        // It may wait for a first contact.
+        if !self.cx.peers.to_contact.is_empty() {
+            connections::contact_peers(&mut self.cx);
+        }
         posted
     }
 }

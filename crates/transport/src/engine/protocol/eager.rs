@@ -7,18 +7,7 @@ use limic_records as frame;
 
 use crate::buffer::gather;
 use crate::engine::peer::pair::ShmPair;
-use crate::raw::RawSlice;
-
-/// A message to a peer.
-#[derive(Clone, Copy)]
-pub(crate) struct Message<'a> {
-    pub(crate) to: u32,
-    pub(crate) tag: u64,
-    pub(crate) immediate: Option<u64>,
-    pub(crate) data: &'a [RawSlice],
-    /// Of all of the data.
-    pub(crate) len: u64,
-}
+use crate::engine::protocol::attempt::Message;
 
 /// Pushes a message whole: by which path, or `None` if there is no room now.
 ///
@@ -29,7 +18,7 @@ pub(crate) struct Message<'a> {
 /// # Safety
 /// The slices are readable during the call, and `len` is their length together.
 #[inline(always)]
-pub(crate) unsafe fn push_eager(
+pub(crate) unsafe fn push_whole(
     pair: &mut ShmPair,
     pool: &mut StagingPool,
     plan: SendPlan,
@@ -41,10 +30,8 @@ pub(crate) unsafe fn push_eager(
         immediate,
         data,
         len,
+        ..
     } = *message;
-    if !pair.out.announce_switch_if_pending() {
-        return None;
-    }
     if plan == SendPlan::Buffer {
         // Before the bytes are copied.
         if !pair.out.has_room() {
@@ -52,13 +39,15 @@ pub(crate) unsafe fn push_eager(
         }
         if !pair.goes_in_record(len) {
             // SAFETY: the caller's promise.
-            return unsafe { push_staged(pair, pool, message) };
+            return unsafe { push_staged(pair, pool, *message) };
         }
         let target = pair.staging.recycled_target(pool, &mut pair.out, to, len);
         if let Some(target) = target {
             // SAFETY: the caller's promise.
             return unsafe { push_in_buffer(pair, pool, target, message) };
         }
+    } else if !pair.out.announce_switch_if_pending() {
+        return None;
     }
     if pair.out.fits(len, immediate) {
         // SAFETY: the caller's promise.
@@ -66,21 +55,21 @@ pub(crate) unsafe fn push_eager(
         return SendPlan::Record.path(&pair.routes, len).filter(|_| pushed);
     }
     // SAFETY: the caller's promise.
-    unsafe { push_staged(pair, pool, message) }
+    unsafe { push_staged(pair, pool, *message) }
 }
 
 /// A message that is longer than the slots of the shared ring, or than a record, lies in a staging
-/// buffer.
+/// buffer. It comes by value, so that all others need not be stored.
 ///
 /// # Safety
-/// As [`push_eager`].
+/// As [`push_whole`].
 #[inline(never)]
 unsafe fn push_staged(
     pair: &mut ShmPair,
     pool: &mut StagingPool,
-    message: &Message<'_>,
+    message: Message<'_>,
 ) -> Option<Path> {
-    let Message { to, len, .. } = *message;
+    let Message { to, len, .. } = message;
     let lengths = (len, len, pair.routes.window);
     let (target, room) = pair.staging.target_for(pool, &mut pair.out, to, lengths)?;
     if room < len {
@@ -88,13 +77,13 @@ unsafe fn push_staged(
         return None;
     }
     // SAFETY: the caller's promise.
-    unsafe { push_in_buffer(pair, pool, target, message) }
+    unsafe { push_in_buffer(pair, pool, target, &message) }
 }
 
 /// Copies a message into a buffer, and names that to the peer.
 ///
 /// # Safety
-/// As [`push_eager`], and the buffer has room for `len` bytes.
+/// As [`push_whole`], and the buffer has room for `len` bytes.
 #[inline(always)]
 unsafe fn push_in_buffer(
     pair: &mut ShmPair,

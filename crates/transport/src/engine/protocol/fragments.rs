@@ -16,42 +16,28 @@ use limic_pools::staging::StagingPool;
 use limic_records as frame;
 use limic_shm::segment::STAGING_PAGE;
 
-use crate::buffer::{gather_part, total};
-use crate::counters::Recorder;
+use crate::buffer::gather_part;
 use crate::engine::cx::Cx;
 use crate::engine::outbound::InlineFragment;
 use crate::engine::peer::pair::ShmPair;
-use crate::engine::peer::table::{Channel, PeerEntry, PeerState};
+use crate::engine::peer::table::{Channel, PeerState};
+use crate::engine::protocol::attempt::{Attempt, Message};
 use crate::engine::protocol::{packets, regions, send};
-use crate::engine::request::{Fragments, Operation, SendStage, Slot, sent};
+use crate::engine::request::{Fragments, SendStage, Slot, sent};
 use crate::raw::RawSlice;
 
 const _: () = assert!(fragments::PAGE == STAGING_PAGE as u64);
 
 /// A message that goes in fragments, or the rest of one.
-pub(crate) struct Fragmented<'a> {
-    pub(crate) tag: u64,
-    pub(crate) data: &'a [RawSlice],
+struct Fragmented<'a> {
+    tag: u64,
+    data: &'a [RawSlice],
     /// The first byte of the data that does not go.
-    pub(crate) end: u64,
+    end: u64,
     /// The receive that asked for it; `None` for an eager message.
-    pub(crate) receive: Option<u64>,
+    receive: Option<u64>,
     /// There are more endpoints than processors, and each turn has to move much.
-    pub(crate) oversubscribed: bool,
-}
-
-impl<'a> Fragmented<'a> {
-    /// An eager message.
-    #[inline(always)]
-    pub(crate) fn eager(tag: u64, data: &'a [RawSlice]) -> Self {
-        Self {
-            tag,
-            data,
-            end: total(data),
-            receive: None,
-            oversubscribed: false,
-        }
-    }
+    oversubscribed: bool,
 }
 
 /// Pushes the fragments of a message from byte `at` on, as far as there is room; gives how far that
@@ -152,82 +138,47 @@ unsafe fn push_inline(
     unsafe { pair.out.push_fragment(&fragment) }
 }
 
-/// Begins an eager message in fragments, and pushes them as far as there is room; gives how far
-/// that came. `None`: there is no room for its beginning. Nothing waits before it.
+/// Sends an eager message in fragments as far as there is room: from its beginning, or on from the
+/// byte before which all are out. Nothing waits before it.
 ///
 /// # Safety
-/// The slices are readable during the call, and `message.end` is their length together.
+/// As for [`attempt`](crate::engine::protocol::attempt::attempt).
 #[inline]
-pub(crate) unsafe fn begin_eager(
-    cx: &mut Cx,
-    to: u32,
-    immediate: Option<u64>,
-    message: &Fragmented<'_>,
-) -> Option<u64> {
-    let peer = cx.peers.get(to)?;
-    let pair = peer.pair_mut()?;
-    let begin = [frame::fragmented(message.end, pair.stalled)];
-    let (kind, tag) = (frame::EAGER_FRAGMENTED, message.tag);
-    pair.stalled = !pair.out.push_message(kind, tag, immediate, begin);
-    if pair.stalled {
-        return None;
+pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Option<u64>) -> Attempt {
+    let Message { to, tag, len, .. } = *message;
+    let Some(peer) = cx.peers.get(to) else {
+        return Attempt::Waits;
+    };
+    let Some(pair) = peer.pair_mut() else {
+        return Attempt::Waits;
+    };
+    if begun.is_none() {
+        let begin = [frame::fragmented(len, pair.stalled)];
+        let (kind, immediate) = (frame::EAGER_FRAGMENTED, message.immediate);
+        pair.stalled = !pair.out.push_message(kind, tag, immediate, begin);
+        if pair.stalled {
+            return Attempt::Waits;
+        }
     }
+    let fragmented = Fragmented {
+        tag,
+        data: message.data,
+        end: len,
+        receive: None,
+        oversubscribed: false,
+    };
     // SAFETY: the caller's promise.
-    unsafe { continue_eager(peer, &mut cx.staging, &cx.counters, to, message, 0) }
-}
-
-/// Goes on with an eager message of which all bytes before `at` are out.
-///
-/// # Safety
-/// As [`begin_eager`].
-#[inline(always)]
-unsafe fn continue_eager(
-    peer: &mut PeerEntry,
-    pool: &mut StagingPool,
-    counters: &Recorder,
-    to: u32,
-    message: &Fragmented<'_>,
-    at: u64,
-) -> Option<u64> {
-    let pair = peer.pair_mut()?;
-    // SAFETY: the caller's promise.
-    let at = unsafe { push_fragments(pair, pool, to, message, at) };
-    if at < message.end {
+    let at = unsafe {
+        let at = begun.unwrap_or(0);
+        push_fragments(pair, &mut cx.staging, to, &fragmented, at)
+    };
+    if at < len {
         pair.stalled = true;
-        return Some(at);
+        return Attempt::Begun(at);
     }
     pair.out.refresh_credit();
-    counters.sent(&peer.counts, Path::EagerFragments, message.end);
-    Some(at)
-}
-
-/// The turn of a queued eager message has come. True if all of it is out.
-pub(crate) fn push_queued_eager(cx: &mut Cx, to: u32, slot: Slot) -> bool {
-    // Taken out, so that the context is free meanwhile.
-    let Operation::Send(mut sending) = core::mem::replace(cx.requests.get(slot), Operation::Over)
-    else {
-        return true;
-    };
-    let (tag, immediate, len) = (sending.tag, sending.immediate, sending.data.len());
-    let message = Fragmented::eager(tag, sending.data.slices());
-    // SAFETY: readable by the invariant of `SendBuffer`, and of that length.
-    let came = unsafe {
-        match sending.stage {
-            SendStage::Fragments(Fragments { at, .. }) => cx.peers.get(to).and_then(|peer| {
-                continue_eager(peer, &mut cx.staging, &cx.counters, to, &message, at)
-            }),
-            _ => begin_eager(cx, to, immediate, &message),
-        }
-    };
-    if let Some(at) = came {
-        sending.stage = SendStage::Fragments(Fragments::new(at, len));
-    }
-    *cx.requests.get(slot) = Operation::Send(sending);
-    let all = came == Some(len);
-    if all {
-        cx.requests.complete(slot, sent(to, tag, len));
-    }
-    all
+    cx.counters.sent(&peer.counts, Path::EagerFragments, len);
+    Attempt::Sent
 }
 
 /// A receiver asks for fragments of a send. They go at once, if no other send to it waits for room.

@@ -10,6 +10,7 @@ use crate::engine::cx::Cx;
 use crate::engine::matching::posted::query;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::peer::table::{Channel, PeerState};
+use crate::engine::protocol::attempt::{Attempt, Message, Turn, attempt};
 use crate::engine::protocol::{arena_message, receive, send};
 use crate::engine::request::sent;
 use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut, SendOptions};
@@ -47,11 +48,11 @@ fn post_bytes_of_loan(cx: &mut Cx, to: u32, tag: u64, loan: RawLoan, len: usize)
     };
     // SAFETY: the loan's bytes stay where they are until `give_back`, which happens after
     // completion.
-    let posted = match unsafe { send::send_now(cx, to, tag, None, &[bytes]) } {
-        Ok(true) => Ok(Posted::Done(sent(to, tag, len as u64))),
-        // SAFETY: as above.
-        Ok(false) => unsafe { send::post_send_slow(cx, to, tag, SendOptions::default(), &[bytes]) },
-        Err(why) => Err(why),
+    let posted = unsafe {
+        match attempt(cx, &Message::new(to, tag, None, &[bytes]), Turn::Whole) {
+            Attempt::Sent => Ok(Posted::Done(sent(to, tag, len as u64))),
+            _ => send::post(cx, to, tag, SendOptions::default(), &[bytes]),
+        }
     };
     match &posted {
         Ok(Posted::Pending(id)) => cx.transfers.loans.push((*id, loan.id)),

@@ -13,6 +13,7 @@ use crate::buffer::Source;
 use crate::engine::cx::Cx;
 use crate::engine::fabric::{Coming, Link};
 use crate::engine::matching::unexpected_store::UnexpectedStore;
+use crate::engine::peer::table::Channel;
 use crate::engine::protocol::receive_target::{Came, ReceiveTarget, UNWANTED};
 use crate::engine::protocol::{assembly, send};
 use crate::engine::request::{Destination, Fragments, Requests, SendStage, Slot};
@@ -22,7 +23,11 @@ use crate::raw::{RawSliceMut, RequestId};
 const AT_A_TIME: usize = 16 << 10;
 
 /// The turn of an eager message has come. True if all of it is out.
-pub(crate) fn push_eager(cx: &mut Cx, link: Link, slot: Slot) -> bool {
+pub(crate) fn push_eager(cx: &mut Cx, to: u32, slot: Slot) -> bool {
+    let Some(Channel::Fabric(link)) = cx.peers.channel(to) else {
+        return false;
+    };
+    let link = *link;
     let Some(sending) = cx.requests.sending(slot) else {
         return true;
     };

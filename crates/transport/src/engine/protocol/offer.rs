@@ -5,7 +5,8 @@ use limic_records::{self as frame, Offer};
 use crate::buffer::SendBuffer;
 use crate::engine::cx::Cx;
 use crate::engine::heap::HeapPlace;
-use crate::engine::protocol::arena_message;
+use crate::engine::peer::table::Channel;
+use crate::engine::protocol::{arena_message, packets};
 use crate::engine::request::{SendStage, Sending, Slot};
 use crate::kmod::Exposed;
 use crate::raw::RequestId;
@@ -21,8 +22,12 @@ pub(super) fn offer_of(sending: &Sending, send: RequestId) -> Offer {
     }
 }
 
-/// Offers a queued send to a peer that shares memory with this endpoint. False: no room now.
+/// Offers a queued send. False: no room now.
 pub(crate) fn push_offer(cx: &mut Cx, to: u32, slot: Slot) -> bool {
+    if let Some(Channel::Fabric(link)) = cx.peers.channel(to) {
+        let link = *link;
+        return packets::push_offer(cx, link, slot);
+    }
     let id = cx.requests.id(slot);
     let place = heap_place(cx, to, slot);
     let Some(pair) = cx.peers.pair(to) else {

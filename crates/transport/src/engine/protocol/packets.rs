@@ -4,77 +4,47 @@ use limic_policy::Path;
 use limic_policy::select::network::{self, NetworkPlan};
 use limic_records::{self as frame, ControlRecord, IMMEDIATE_BYTES, OFFSET_BYTES, Offer};
 
-use crate::buffer::{SendBuffer, Sink, Skip, gather, gather_behind, put_words, total};
+use crate::buffer::{SendBuffer, Sink, Skip, gather, gather_behind, put_words};
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::fabric::Link;
 use crate::engine::peer::table::Channel;
-use crate::engine::protocol::{fragments, long_packets, offer, rendezvous, send};
+use crate::engine::protocol::attempt::{Attempt, Message};
+use crate::engine::protocol::{fragments, offer, rendezvous};
 use crate::engine::request::{Fragments, Incoming, ReceiveStage, SendStage, Slot};
-use crate::raw::{RawSlice, RequestId};
+use crate::raw::RequestId;
 
-/// Sends a short message at once, if there is room. True if it did.
+/// Sends a message that goes in one record, if there is room.
 ///
 /// # Safety
-/// The slices are readable during the call.
-pub(crate) unsafe fn push_now(
-    cx: &mut Cx,
-    to: u32,
-    link: Link,
-    tag: u64,
-    immediate: Option<u64>,
-    data: &[RawSlice],
-) -> bool {
-    let len = total(data);
-    let ahead = immediate.map_or(0, |_| IMMEDIATE_BYTES);
-    let (limits, asks) = (cx.fabric.limits(link), cx.fabric.asks_first(to));
-    if network::plan(&limits, ahead + len, data.len(), asks) != NetworkPlan::Record {
-        return false;
+/// As for [`attempt`](crate::engine::protocol::attempt::attempt).
+pub(crate) unsafe fn attempt(cx: &mut Cx, link: Link, message: &Message<'_>) -> Attempt {
+    let Message { to, data, len, .. } = *message;
+    let immediate = message.immediate;
+    let len_in_record = len + immediate.map_or(0, |_| IMMEDIATE_BYTES);
+    // What lies in an adapter's queue is lost with this process: the answer to an offer says that
+    // it arrived.
+    let asks = cx.fabric.asks_first(to) || message.delivered;
+    match network::plan(&cx.fabric.limits(link), len_in_record, data.len(), asks) {
+        NetworkPlan::Record => {}
+        NetworkPlan::InPlace => return Attempt::InPlace,
+        NetworkPlan::Offer => return Attempt::Offer,
     }
-    let form = (frame::message_kind(frame::EAGER, immediate), tag);
+    let form = (frame::message_kind(frame::EAGER, immediate), message.tag);
     let pushed = cx
         .fabric
-        .push(link, form, ahead + len, |bytes| match immediate {
-            // SAFETY: the caller's promise; the room has `ahead + len` bytes.
+        .push(link, form, len_in_record, |bytes| match immediate {
+            // SAFETY: the caller's promise, and a record of that length.
             Some(word) => unsafe { gather_behind(word, data, bytes) },
             // SAFETY: as above.
             None => unsafe { gather(data, bytes) },
         });
-    if pushed {
-        counting::count_sent(cx, to, Path::Network, len);
-        cx.fabric.publish(&cx.counters);
+    if !pushed {
+        return Attempt::Waits;
     }
-    pushed
-}
-
-/// The turn of a queued send has come. True if it left the backlog.
-pub(crate) fn push_queued(cx: &mut Cx, to: u32, link: Link, slot: Slot) -> bool {
-    let (limits, asks_first) = (cx.fabric.limits(link), cx.fabric.asks_first(to));
-    let Some(sending) = cx.requests.sending(slot) else {
-        return true;
-    };
-    let (tag, len, immediate) = (sending.tag, sending.data.len(), sending.immediate);
-    let ahead = immediate.map_or(0, |_| IMMEDIATE_BYTES);
-    // What lies in an adapter's queue is lost with this process: the answer to an offer says that
-    // it arrived, and that it was matched.
-    let asks = asks_first || sending.delivered || sending.matched;
-    match network::plan(&limits, ahead + len, sending.data.slices().len(), asks) {
-        NetworkPlan::Record => {}
-        NetworkPlan::InPlace => return long_packets::push_eager(cx, link, slot),
-        NetworkPlan::Offer => return push_offer(cx, link, slot),
-    }
-    let form = (frame::message_kind(frame::EAGER, immediate), tag);
-    let data = &sending.data;
-    let pushed = cx.fabric.push(link, form, ahead + len, |bytes| {
-        if let Some(word) = immediate {
-            put_words(bytes, &[word]);
-        }
-        fill(bytes, ahead, data, 0, len);
-    });
-    if pushed {
-        send::finish_send(cx, slot, Path::Network);
-    }
-    pushed
+    counting::count_sent(cx, to, Path::Network, len);
+    cx.fabric.publish(&cx.counters);
+    Attempt::Sent
 }
 
 /// Writes `len` bytes of a message from byte `at` on, behind the first `ahead` bytes of a record.
@@ -87,7 +57,7 @@ fn fill(bytes: &mut impl Sink, ahead: u64, data: &SendBuffer, at: u64, len: u64)
 }
 
 /// Offers a long message; the receiver may read it out of registered memory.
-fn push_offer(cx: &mut Cx, link: Link, slot: Slot) -> bool {
+pub(super) fn push_offer(cx: &mut Cx, link: Link, slot: Slot) -> bool {
     let (id, limits) = (cx.requests.id(slot), cx.fabric.limits(link));
     let Some(sending) = cx.requests.sending(slot) else {
         return true;

@@ -1,184 +1,64 @@
-//! A message sets out: at once, or by way of the backlog.
+//! A message that does not go whole at once sets out, most by way of the backlog.
 
 use limic_policy::Path;
-use limic_policy::select::SendPlan;
-use limic_pools::staging::StagingPool;
 use limic_records::{PUT, RegionAccess};
 
 use crate::Result;
-use crate::buffer::{SendBuffer, total};
+use crate::buffer::SendBuffer;
 use crate::counters::Event;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::outbox;
-use crate::engine::peer::pair::{PairState, ShmPair};
-use crate::engine::peer::table::{BacklogEntry, Channel, PeerState};
-use crate::engine::protocol::eager::{Message, push_eager};
-use crate::engine::protocol::fast_send::{FastSend, is_inline_length, ring_doorbell, send_fast};
-use crate::engine::protocol::fragments::{self, Fragmented};
+use crate::engine::peer::table::{BacklogEntry, Channel};
+use crate::engine::protocol::attempt::{Attempt, Message, Turn, attempt};
 use crate::engine::protocol::receive::posted;
-use crate::engine::protocol::{long_packets, loopback, offer, packets, rma, send_ahead};
+use crate::engine::protocol::{long_packets, loopback, offer, rma};
 use crate::engine::request::{Fragments, Operation, SendStage, Sending, Slot, sent};
 use crate::error::Outcome;
 use crate::raw::{Posted, RawSlice, RequestId, SendOptions};
 
-/// Sends whole if there is room and nothing waits ahead. True if it did.
+/// Starts a send that did not go whole at once.
 ///
-/// # Safety
-/// The slices are readable during the call.
-#[inline(always)]
-pub(crate) unsafe fn try_send(
-    cx: &mut Cx,
-    to: u32,
-    tag: u64,
-    immediate: Option<u64>,
-    data: &[RawSlice],
-) -> Result<bool> {
-    if let (None, [one]) = (immediate, data) {
-        if is_inline_length(one.len) {
-            // SAFETY: the caller's promise.
-            match unsafe { send_fast(cx, to, tag, *one) } {
-                FastSend::Sent => return Ok(true),
-                FastSend::SentToSleeper => return Ok(ring_doorbell(cx, to)),
-                FastSend::No => {}
-            }
-        }
-    }
-    // SAFETY: the caller's promise.
-    unsafe { send_now(cx, to, tag, immediate, data) }
-}
-
-/// The same for all messages that [`send_fast`] does not send.
-///
-/// # Safety
-/// As [`try_send`].
-#[inline(always)]
-pub(crate) unsafe fn send_now(
-    cx: &mut Cx,
-    to: u32,
-    tag: u64,
-    immediate: Option<u64>,
-    data: &[RawSlice],
-) -> Result<bool> {
-    let len = total(data);
-    let pool = &mut cx.staging;
-    let peer = cx.peers.known(to)?;
-    let waits = !peer.backlog.is_empty();
-    let PeerState::Up(Channel::Shm(pair)) = &mut peer.state else {
-        return Ok(false);
-    };
-    if waits || !pair.routes.may_go_whole(len) {
-        return Ok(false);
-    }
-    let plan = plan(pair, pool, to, data, len, false);
-    if !matches!(plan, SendPlan::Record | SendPlan::Buffer) {
-        return Ok(false);
-    }
-    let message = Message {
-        to,
-        tag,
-        immediate,
-        data,
-        len,
-    };
-    // SAFETY: the caller's promise.
-    let pushed = unsafe { push_eager(pair, pool, plan, &message) };
-    if let Some(path) = pushed {
-        cx.counters.sent(&peer.counts, path, len);
-    }
-    Ok(pushed.is_some())
-}
-
-/// How a message leaves by shared memory. `refused`: it has just been tried and did not go.
-#[inline(always)]
-fn plan(
-    pair: &ShmPair,
-    pool: &StagingPool,
-    to: u32,
-    data: &[RawSlice],
-    len: u64,
-    refused: bool,
-) -> SendPlan {
-    pair.routes.select(
-        len,
-        &PairState {
-            pair,
-            pool,
-            to,
-            data,
-            refused,
-        },
-    )
-}
-
-/// Starts a send that cannot go whole now.
+/// # Errors
+/// The peer is not known, or has failed; or there is no memory for a message to oneself.
 ///
 /// # Safety
 /// As [`Messages::post_send`](crate::raw::Messages::post_send).
 #[inline(never)]
-pub(crate) unsafe fn post_send_slow(
+pub(crate) unsafe fn post(
     cx: &mut Cx,
     to: u32,
     tag: u64,
     options: SendOptions,
     data: &[RawSlice],
 ) -> Result<Posted> {
-    let (immediate, len) = (options.immediate, total(data));
-    let peer = cx.peers.alive(to)?;
-    if let (true, Some(Channel::Fabric(link))) = (peer.backlog.is_empty(), peer.channel()) {
-        let link = *link;
-        let may_wait = options.delivered || options.matched;
-        // SAFETY: the slices are readable during the call.
-        if !may_wait && unsafe { packets::push_now(cx, to, link, tag, immediate, data) } {
-            return Ok(Posted::Done(sent(to, tag, len)));
-        }
-    }
-    let peer = cx.peers.alive(to)?;
-    let plan = match peer.pair() {
-        Some(pair) if peer.backlog.is_empty() && !options.matched => {
-            match plan(pair, &cx.staging, to, data, len, true) {
-                // It waits for room.
-                SendPlan::Buffer if pair.goes_in_record(len) => SendPlan::Record,
-                plan => plan,
-            }
-        }
-        // It waits for its turn, and the receiver may have to be asked then; or it waits for its
-        // match, which the answer to an offer tells.
-        _ => SendPlan::Offer,
+    let SendOptions {
+        immediate,
+        delivered,
+        matched,
+    } = options;
+    cx.peers.alive(to)?;
+    let message = Message {
+        delivered,
+        ..Message::new(to, tag, immediate, data)
     };
-    let mut stage = SendStage::Queued;
-    match plan {
-        SendPlan::Ahead => {
-            let message = Message {
-                to,
-                tag,
-                immediate,
-                data,
-                len,
-            };
-            // SAFETY: the slices are readable during the call.
-            if unsafe { send_ahead::push_send_ahead(cx, &message) } {
-                return Ok(Posted::Done(sent(to, tag, len)));
-            }
-        }
-        SendPlan::Buffer | SendPlan::Fragments => {
-            let fragmented = Fragmented::eager(tag, data);
-            // SAFETY: as above.
-            match unsafe { fragments::begin_eager(cx, to, immediate, &fragmented) } {
-                Some(at) if at == len => return Ok(Posted::Done(sent(to, tag, len))),
-                Some(at) => stage = SendStage::Fragments(Fragments::new(at, len)),
-                None => {}
-            }
-        }
-        SendPlan::Record | SendPlan::Offer => {}
-    }
+    // The answer to an offer tells of its match.
+    let stage = match matched {
+        true => SendStage::Queued,
+        // SAFETY: the slices are readable during the call.
+        false => match unsafe { attempt(cx, &message, Turn::Refused) } {
+            Attempt::Sent => return Ok(Posted::Done(sent(to, tag, message.len))),
+            Attempt::Begun(at) => SendStage::Fragments(Fragments::new(at, message.len)),
+            Attempt::Waits | Attempt::Offer | Attempt::InPlace => SendStage::Queued,
+        },
+    };
     // SAFETY: the caller's promise is the buffer's invariant.
     let data = unsafe { SendBuffer::new(data) };
     let sending = Sending {
         tag,
         immediate,
-        delivered: options.delivered,
-        matched: options.matched,
+        delivered,
+        matched,
         ..Sending::new(to, data, stage)
     };
     if cx.peers.me() == Some(to) {
@@ -242,7 +122,7 @@ fn push_queued(cx: &mut Cx, to: u32, id: RequestId) -> bool {
     let Some(sending) = cx.requests.sending(slot) else {
         return true;
     };
-    match sending.stage {
+    let turn = match sending.stage {
         SendStage::Put { key, offset } => {
             let access = RegionAccess {
                 id: id.0,
@@ -250,68 +130,35 @@ fn push_queued(cx: &mut Cx, to: u32, id: RequestId) -> bool {
                 offset,
                 len: sending.data.len(),
             };
-            outbox::push_control(cx, to, &access.encode(PUT))
+            return outbox::push_control(cx, to, &access.encode(PUT));
         }
-        SendStage::Fragments(Fragments { receive: None, .. }) => match cx.peers.channel(to) {
-            Some(Channel::Fabric(connection)) => {
-                let connection = *connection;
-                long_packets::push_eager(cx, connection, slot)
-            }
-            _ => fragments::push_queued_eager(cx, to, slot),
-        },
-        SendStage::Queued => match cx.peers.channel(to) {
-            Some(Channel::Shm(_)) => push_queued_shm(cx, to, slot),
-            Some(Channel::Fabric(connection)) => {
-                let connection = *connection;
-                packets::push_queued(cx, to, connection, slot)
-            }
-            Some(Channel::Loopback) | None => false,
-        },
-        _ => true,
-    }
-}
-
-/// The turn of a send through shared memory has come. True if it left the backlog.
-fn push_queued_shm(cx: &mut Cx, to: u32, slot: Slot) -> bool {
-    let pool = &mut cx.staging;
-    let Some(peer) = cx.peers.get(to) else {
+        SendStage::Queued if sending.matched => return offer::push_offer(cx, to, slot),
+        SendStage::Queued => Turn::Queued,
+        SendStage::Fragments(Fragments {
+            receive: None, at, ..
+        }) => Turn::Rest(at),
+        _ => return true,
+    };
+    // Taken out, so that the context is free meanwhile.
+    let Operation::Send(mut sending) = core::mem::replace(cx.requests.get(slot), Operation::Over)
+    else {
         return true;
     };
-    let PeerState::Up(Channel::Shm(pair)) = &mut peer.state else {
-        return false;
-    };
-    let Some(sending) = cx.requests.sending(slot) else {
-        return true;
-    };
-    if sending.matched {
-        return offer::push_offer(cx, to, slot);
+    let (tag, len) = (sending.tag, sending.data.len());
+    // SAFETY: readable by the invariant of `SendBuffer`, and `len` is its length.
+    let came = unsafe { attempt(cx, &Message::of(&sending), turn) };
+    if let Attempt::Begun(at) = came {
+        sending.stage = SendStage::Fragments(Fragments::new(at, len));
     }
-    let message = Message {
-        to,
-        tag: sending.tag,
-        immediate: sending.immediate,
-        data: sending.data.slices(),
-        len: sending.data.len(),
-    };
-    let plan = plan(pair, pool, to, message.data, message.len, false);
-    match plan {
-        SendPlan::Record | SendPlan::Buffer => {
-            let (tag, len) = (message.tag, message.len);
-            // SAFETY: readable by the invariant of `SendBuffer`, and `len` is its length.
-            match unsafe { push_eager(pair, pool, plan, &message) } {
-                Some(path) => {
-                    cx.counters.sent(&peer.counts, path, len);
-                    cx.requests.complete(slot, sent(to, tag, len));
-                    true
-                }
-                None if pair.goes_in_record(len) => false,
-                // There may be room for its fragments.
-                None => fragments::push_queued_eager(cx, to, slot),
-            }
+    *cx.requests.get(slot) = Operation::Send(sending);
+    match came {
+        Attempt::Sent => {
+            cx.requests.complete(slot, sent(to, tag, len));
+            true
         }
-        SendPlan::Fragments => fragments::push_queued_eager(cx, to, slot),
-        // Ahead of it stood something, so it is too late to go ahead of the receiver.
-        SendPlan::Ahead | SendPlan::Offer => offer::push_offer(cx, to, slot),
+        Attempt::Begun(_) | Attempt::Waits => false,
+        Attempt::Offer => offer::push_offer(cx, to, slot),
+        Attempt::InPlace => long_packets::push_eager(cx, to, slot),
     }
 }
 

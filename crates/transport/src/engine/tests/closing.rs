@@ -7,7 +7,7 @@ use limic_shm::control::Sent;
 
 use super::{attach_both, open, open_with, post, until};
 use crate::engine::matching::Liveness;
-use crate::engine::protocol::{receive, send};
+use crate::engine::protocol::receive;
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut, SendOptions};
 use crate::{Error, Selector};
@@ -90,14 +90,14 @@ fn a_send_that_was_received_ends_well_though_its_receiver_closes() {
     // SAFETY: the data outlives the endpoint.
     let sent = unsafe {
         let data = [RawSlice::from(&data[..])];
-        sender.post_send_slow(at_sender, 1, SendOptions::default(), &data)
+        sender.post_send(at_sender, 1, SendOptions::default(), &data)
     };
     let Ok(Posted::Pending(send)) = sent else {
         panic!("a long message is offered: {sent:?}");
     };
     sender.progress();
     // SAFETY: there are no slices.
-    while unsafe { send::try_send(&mut receiver.cx, of_sender, 2, None, &[]) }.expect("alive") {}
+    while unsafe { super::sends(&mut receiver, of_sender, 2, None, &[]) } {}
     // SAFETY: the room outlives the endpoint.
     let posted = unsafe {
         let room = [RawSliceMut::from(&mut room[..])];

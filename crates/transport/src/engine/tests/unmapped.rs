@@ -9,7 +9,7 @@ use super::{attach_both, open_with, until};
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
-use crate::engine::protocol::eager::Message;
+use crate::engine::protocol::attempt::Message;
 use crate::engine::protocol::{arena_message, receive, send_ahead};
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut};
@@ -45,13 +45,8 @@ fn lend(sender: &mut Engine, of_receiver: u32) {
 
 fn send_ahead(sender: &mut Engine, of_receiver: u32) {
     let content = content();
-    let message = Message {
-        to: of_receiver,
-        tag: 3,
-        immediate: None,
-        data: &[RawSlice::from(&content[..])],
-        len: LEN as u64,
-    };
+    let data = [RawSlice::from(&content[..])];
+    let message = Message::new(of_receiver, 3, None, &data);
     // SAFETY: the content is readable during the call.
     let ahead = unsafe { send_ahead::push_send_ahead(&mut sender.cx, &message) };
     assert!(ahead, "there is room");

@@ -1,0 +1,215 @@
+//! One attempt to send a message: by whichever way is open to it now.
+
+use limic_policy::Path;
+use limic_policy::select::SendPlan;
+use limic_shm::ring::line::INLINE_PAYLOAD;
+
+use crate::buffer::total;
+use crate::engine::cx::Cx;
+use crate::engine::peer::pair::PairState;
+use crate::engine::peer::table::{Channel, PeerState};
+use crate::engine::protocol::{eager, fragments, packets, send_ahead};
+use crate::engine::request::Sending;
+use crate::raw::RawSlice;
+
+/// A message to a peer.
+#[derive(Clone, Copy)]
+pub(crate) struct Message<'a> {
+    pub(crate) to: u32,
+    pub(crate) tag: u64,
+    pub(crate) immediate: Option<u64>,
+    pub(crate) data: &'a [RawSlice],
+    /// Of all of the data.
+    pub(crate) len: u64,
+    /// It has to reach its receiver whatever becomes of this process.
+    pub(crate) delivered: bool,
+}
+
+impl<'a> Message<'a> {
+    #[inline(always)]
+    pub(crate) fn new(to: u32, tag: u64, immediate: Option<u64>, data: &'a [RawSlice]) -> Self {
+        Self {
+            to,
+            tag,
+            immediate,
+            data,
+            len: total(data),
+            delivered: false,
+        }
+    }
+
+    /// The message of a send under way.
+    pub(crate) fn of(sending: &'a Sending) -> Self {
+        Self {
+            delivered: sending.delivered,
+            ..Self::new(
+                sending.to,
+                sending.tag,
+                sending.immediate,
+                sending.data.slices(),
+            )
+        }
+    }
+}
+
+/// When a message is tried, and so what may become of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// At once: through shared memory and whole, or not at all.
+    Whole,
+    /// After that was refused: in any way that goes past a full ring.
+    Refused,
+    /// In the backlog, as the first of what waits.
+    Queued,
+    /// The same of one whose bytes before this one are out.
+    Rest(u64),
+}
+
+/// What came of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub(crate) enum Attempt {
+    /// It is out, and counted.
+    Sent,
+    /// It is out up to this byte.
+    Begun(u64),
+    /// It waits for room, for its turn, or for its peer: nothing was done.
+    Waits,
+    /// Its receiver is to be asked.
+    Offer,
+    /// The network takes it out of its buffer, part by part.
+    InPlace,
+}
+
+/// What became of a short message.
+#[must_use]
+pub(crate) enum Short {
+    /// It is out.
+    Sent,
+    /// It is out, and its receiver sleeps: to be rung.
+    SentToSleeper,
+    /// It goes another way, if it can go: nothing was done.
+    No,
+}
+
+/// Whether a message may be short: what [`Path::Inline`] is at most.
+#[inline(always)]
+pub(crate) fn is_inline_length(len: usize) -> bool {
+    len <= INLINE_PAYLOAD as usize
+}
+
+/// Sends a message if that is all that there is to do about it: one that is short, to a peer with a
+/// ring of its own, under the tag of the one before, as most are.
+///
+/// The line that it takes stays with the receiver until that has read it, and until then this
+/// core's stores wait one behind the other, in a buffer that holds some dozens of them: a stream
+/// goes as fast as few stores make it. So this is apart from [`attempt`], and nothing that needs
+/// registers or memory of its own is called here. For 8 bytes it stores ten words: five of the
+/// record and of the ring's state, three counts, two for the borrow of the engine.
+///
+/// # Safety
+/// The slice is readable during the call.
+#[inline(always)]
+pub(crate) unsafe fn short(cx: &mut Cx, to: u32, tag: u64, data: RawSlice) -> Short {
+    let len = data.len as u64;
+    let Some(peer) = cx.peers.get(to) else {
+        return Short::No;
+    };
+    let (true, PeerState::Up(Channel::Shm(pair))) = (peer.backlog.is_empty(), &mut peer.state)
+    else {
+        return Short::No;
+    };
+    if len >= pair.routes.inline_below {
+        return Short::No;
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { pair.out.push_short(tag, data) } {
+        None => Short::No,
+        Some(must_ring) => {
+            cx.counters.sent(&peer.counts, Path::Inline, len);
+            if must_ring {
+                Short::SentToSleeper
+            } else {
+                Short::Sent
+            }
+        }
+    }
+}
+
+/// Sends a message as far as it goes now.
+///
+/// # Safety
+/// The slices are readable during the call, and `len` is their length together.
+#[inline(always)]
+pub(crate) unsafe fn attempt(cx: &mut Cx, message: &Message<'_>, turn: Turn) -> Attempt {
+    let Message { to, data, len, .. } = *message;
+    let Some(peer) = cx.peers.get(to) else {
+        return Attempt::Waits;
+    };
+    let waits = !peer.backlog.is_empty() && matches!(turn, Turn::Whole | Turn::Refused);
+    let pair = match &mut peer.state {
+        _ if waits => return Attempt::Waits,
+        PeerState::Up(Channel::Shm(pair)) => pair,
+        PeerState::Up(Channel::Fabric(link)) if turn != Turn::Whole => {
+            let link = *link;
+            return match turn {
+                Turn::Rest(_) => Attempt::InPlace,
+                // SAFETY: the caller's promise.
+                _ => unsafe { packets::attempt(cx, link, message) },
+            };
+        }
+        _ => return Attempt::Waits,
+    };
+    if let Turn::Rest(at) = turn {
+        // SAFETY: the caller's promise.
+        return unsafe { fragments::push_eager(cx, message, Some(at)) };
+    }
+    if turn == Turn::Whole && !pair.routes.may_go_whole(len) {
+        return Attempt::Waits;
+    }
+    let pool = &mut cx.staging;
+    let state = PairState {
+        pair,
+        pool,
+        to,
+        data,
+        refused: turn == Turn::Refused,
+    };
+    let plan = pair.routes.select(len, &state);
+    match plan {
+        SendPlan::Offer => return Attempt::Offer,
+        SendPlan::Ahead => {
+            return match turn {
+                // SAFETY: the caller's promise.
+                Turn::Refused => match unsafe { send_ahead::push_send_ahead(cx, message) } {
+                    true => Attempt::Sent,
+                    false => Attempt::Waits,
+                },
+                // Ahead of it stood something, so it is too late to go ahead of the receiver.
+                _ => Attempt::Offer,
+            };
+        }
+        SendPlan::Record | SendPlan::Buffer if turn != Turn::Refused => {
+            // SAFETY: the caller's promise.
+            if let Some(path) = unsafe { eager::push_whole(pair, pool, plan, message) } {
+                cx.counters.sent(&peer.counts, path, len);
+                return Attempt::Sent;
+            }
+        }
+        SendPlan::Record | SendPlan::Buffer | SendPlan::Fragments => {}
+    }
+    if turn == Turn::Whole || plan == SendPlan::Record || pair.goes_in_record(len) {
+        return Attempt::Waits;
+    }
+    // There may be room for its fragments.
+    // SAFETY: the caller's promise.
+    unsafe { fragments::push_eager(cx, message, None) }
+}
+
+/// Rings the receiver of what was sent just now. False: it is nobody's, see
+/// [`Outbound::ring_doorbell`](crate::engine::outbound::Outbound::ring_doorbell).
+#[cold]
+pub(crate) fn ring_doorbell(cx: &mut Cx, to: u32) -> bool {
+    let pair = cx.peers.pair(to);
+    pair.is_none_or(|pair| pair.out.ring_doorbell())
+}
