@@ -21,8 +21,8 @@ const FIRST_PROCESS: u32 = 100;
 const HANG_NS: u64 = 600_000_000_000;
 /// A run that lasts so long hangs.
 const LONGEST_NS: u64 = 40_000_000_000_000;
-/// What the clock says when a run begins: soon after the machine's start, and shortly before 32 bits
-/// of nanoseconds, microseconds and milliseconds are full.
+/// What the clock says when a run begins: soon after the machine's start, and shortly before 32
+/// bits of nanoseconds, microseconds and milliseconds are full.
 const BEGINS: [u64; 4] = [
     1_000_000,
     (1 << 32) - 300_000,

@@ -16,8 +16,8 @@ use super::Call;
 use crate::control::PidfdError;
 use crate::segment::{Areas, OwnSegment};
 
-/// Where numbers begin that tell one use of a place, or one event, from the next one: they are about
-/// to wrap.
+/// Where numbers begin that tell one use of a place, or one event, from the next one: they are
+/// about to wrap.
 pub const FIRST_GENERATION: u32 = u32::MAX - 1;
 
 /// What a simulator decides. Each call is made by the process that has its turn.
