@@ -61,26 +61,26 @@ impl Run {
     }
 
     /// A message took so long by the way that it went.
-    fn arrives(&mut self, speeds: Speeds, way: Candidate, window: u32, bytes: u64) {
+    fn arrives(&mut self, speeds: Speeds, way: Candidate, spell: u32, bytes: u64) {
         let past = if way.non_temporal { self.past } else { 1.0 };
         self.now += (bytes as f64 / (speeds.of(way.path) * past)) as u64 + 1;
         let now = self.now;
         self.switches
-            .extend(self.autotuner.finish(window, bytes, || now));
+            .extend(self.autotuner.finish(spell, bytes, || now));
     }
 
     /// Windows of messages that are under way together.
     fn windows(&mut self, speeds: Speeds, bytes: u64, windows: u32, deep: u32, table: Path) {
         for _ in 0..windows {
-            let mut windows = Vec::new();
+            let mut spells = Vec::new();
             for _ in 0..deep {
-                let (way, window, switch) = self.autotuner.start(bytes, table, ALL, || self.now);
+                let (way, spell, switch) = self.autotuner.start(bytes, table, ALL, || self.now);
                 self.taken[way.path.index()] += 1;
                 self.switches.extend(switch);
-                windows.push((way, window));
+                spells.push((way, spell));
             }
-            for (way, window) in windows {
-                self.arrives(speeds, way, window, bytes);
+            for (way, spell) in spells {
+                self.arrives(speeds, way, spell, bytes);
             }
         }
     }
@@ -176,7 +176,7 @@ fn a_stream_that_never_rests_is_corrected_too() {
     let speeds = CMA_WINS;
     let mut under_way = std::collections::VecDeque::new();
     for _ in 0..60_000 {
-        let (way, window, switch) = run
+        let (way, spell, switch) = run
             .autotuner
             .start(256 << 10, Path::Pipeline, ALL, || run.now);
         run.switches.extend(switch);
@@ -310,7 +310,7 @@ proptest! {
                 prop_assert!(!way.non_temporal || bytes >= LEAST_NON_TEMPORAL);
                 under_way.push((window, bytes));
             } else if let Some((window, bytes)) = under_way.pop() {
-                autotuner.finish(window, bytes, || now);
+                autotuner.finish(spell, bytes, || now);
             }
             prop_assert_eq!(autotuner.under_way as usize, under_way.len());
         }
@@ -333,7 +333,7 @@ fn nothing_is_learnt_while_messages_go_both_ways() {
     let speeds = CMA_WINS;
     let mut run = Run::new();
     for _ in 0..500 {
-        let (way, window, switch) = run
+        let (way, spell, switch) = run
             .autotuner
             .start(1 << 20, Path::Pipeline, ALL, || run.now);
         run.switches.extend(switch);
