@@ -24,7 +24,6 @@
 //! when = "usual"             # or slow-receiver; usual if left out
 //! up_to = "256K"             # bytes, inclusive; or unlimited
 //! path = "pipeline"
-//! fragment = "32K"           # built-in if left out
 //! reason = "measured"        # printed with the table
 //! ```
 
@@ -50,7 +49,8 @@ use core::time::Duration;
 use std::path::{Path as FilePath, PathBuf};
 
 use limic_policy::{
-    Explanation, Question, Receiver, ReceiverPace, RowSource, Table, explain, select,
+    Explanation, PIPELINE_FRAGMENT, Question, Receiver, ReceiverPace, RowSource, Table, explain,
+    select,
 };
 use limic_shm::segment::Shape;
 
@@ -125,6 +125,7 @@ pub struct Settings {
     numa_node: Option<u32>,
     unexpected_budget_bytes: u64,
     loan_bytes: u64,
+    pipeline_fragment: u32,
     pipeline_window: u32,
     linger: Duration,
     patience: Duration,
@@ -156,6 +157,7 @@ impl Default for Settings {
             numa_node: None,
             unexpected_budget_bytes: 64 << 20,
             loan_bytes: 1 << 30,
+            pipeline_fragment: PIPELINE_FRAGMENT,
             pipeline_window: 32,
             linger: Duration::from_secs(1),
             patience: Duration::from_secs(30),
@@ -246,6 +248,12 @@ impl Settings {
     #[must_use]
     pub fn loan_bytes(&self) -> u64 {
         self.loan_bytes
+    }
+
+    /// Bytes of a fragment of a pipelined message (`LIMIC_PIPELINE_FRAGMENT`).
+    #[must_use]
+    pub fn pipeline_fragment(&self) -> u32 {
+        self.pipeline_fragment
     }
 
     /// Most fragments of pipelined messages on their way to one peer (`LIMIC_PIPELINE_WINDOW`).
@@ -368,16 +376,14 @@ impl Settings {
             Receiver::Network(limits) => return explain::over_network(&limits, question),
             Receiver::Module => return explain::by_module(question),
         };
-        let segment = self.segment;
+        let buffer_bytes = self.segment.staging_buffer_bytes.into();
         let pair = select::Pair {
             table: &self.policy,
             locality,
             capabilities,
-            longest_record: select::longest_record(
-                segment.ring_bytes,
-                segment.staging_buffer_bytes,
-            ),
-            buffer_bytes: segment.staging_buffer_bytes.into(),
+            longest_record: select::longest_record(self.segment.ring_bytes, buffer_bytes),
+            fragment_bytes: self.pipeline_fragment,
+            buffer_bytes,
             window: self.pipeline_window,
             unexpected_budget: self.unexpected_budget_bytes,
         };

@@ -40,7 +40,7 @@ impl Settings {
                 self.policy = self.policy.with_eager_max(n, source);
             }
             (Key::PipelineFragment, Value::Number(n)) => {
-                self.policy = self.policy.with_pipeline_fragment(small(n), source);
+                self.pipeline_fragment = small(n);
             }
             (Key::Long, Value::Path(path)) => {
                 self.policy = self.policy.with_long_path(path, source);
@@ -87,7 +87,7 @@ impl Settings {
     /// What follows from the values once all of them are known.
     pub(super) fn finish(&mut self) {
         if self.sources[Key::StagingBufferBytes as usize] == RowSource::BuiltIn {
-            let longest = self.policy.longest_pipeline_fragment().next_power_of_two();
+            let longest = self.pipeline_fragment.next_power_of_two();
             self.segment.staging_buffer_bytes = self.segment.staging_buffer_bytes.max(longest);
         }
         let long = [Path::Pipeline, Path::Cma, Path::SplitCopy, Path::Kmod];

@@ -66,10 +66,7 @@ impl Settings {
         match key {
             Key::InlineMax => self.limit(|r| (r.path == Path::Inline).then_some(r.up_to_bytes)),
             Key::EagerMax => self.limit(|r| (r.path == Path::Eager).then_some(r.up_to_bytes)),
-            Key::PipelineFragment => self.each_locality(|run| {
-                let locality = run.first()?.locality;
-                Some(bytes(self.policy.fragment_bytes(Path::Pipeline, locality)))
-            }),
+            Key::PipelineFragment => bytes(self.pipeline_fragment),
             Key::Long => self.each_locality(|run| run.last().map(|row| row.path.to_string())),
             Key::Paths => self.allowed.to_string(),
             Key::PrivateRings => self.segment.private_rings.to_string(),
