@@ -72,14 +72,14 @@ impl Run {
     /// Windows of messages that are under way together.
     fn windows(&mut self, speeds: Speeds, bytes: u64, windows: u32, deep: u32, table: Path) {
         for _ in 0..windows {
-            let mut spells = Vec::new();
+            let mut windows = Vec::new();
             for _ in 0..deep {
                 let (way, spell, switch) = self.autotuner.start(bytes, table, ALL, || self.now);
                 self.taken[way.path.index()] += 1;
                 self.switches.extend(switch);
-                spells.push((way, spell));
+                windows.push((way, spell));
             }
-            for (way, spell) in spells {
+            for (way, spell) in windows {
                 self.arrives(speeds, way, spell, bytes);
             }
         }
@@ -180,10 +180,10 @@ fn a_stream_that_never_rests_is_corrected_too() {
             .autotuner
             .start(256 << 10, Path::Pipeline, ALL, || run.now);
         run.switches.extend(switch);
-        under_way.push_back((way, window));
+        under_way.push_back((way, spell));
         if under_way.len() > 8 {
-            let (way, window) = under_way.pop_front().expect("not empty");
-            run.arrives(speeds, way, window, 256 << 10);
+            let (way, spell) = under_way.pop_front().expect("not empty");
+            run.arrives(speeds, way, spell, 256 << 10);
         }
     }
     assert_eq!(run.tuned(), [(256 << 10, Candidate::by(Path::Cma))]);
@@ -279,12 +279,12 @@ fn a_path_that_is_given_up_is_not_taken() {
     run.windows(speeds, 1 << 20, 2000, 1, Path::Pipeline);
     let available = ALL.without(Path::Cma).without(Path::SplitCopy);
     for _ in 0..1000 {
-        let (way, window, _) = run
+        let (way, spell, _) = run
             .autotuner
             .start(1 << 20, Path::Pipeline, available, || run.now);
         assert_eq!(way, Candidate::by(Path::Pipeline));
         run.now += 1000;
-        run.autotuner.finish(window, 1 << 20, || run.now);
+        run.autotuner.finish(spell, 1 << 20, || run.now);
     }
     assert_eq!(run.tuned(), []);
 }
@@ -305,11 +305,11 @@ proptest! {
             now += time;
             if begin {
                 let bytes = LEAST_BYTES << shift;
-                let (way, window, _) = autotuner.start(bytes, Path::Pipeline, available, || now);
+                let (way, spell, _) = autotuner.start(bytes, Path::Pipeline, available, || now);
                 prop_assert!(available.contains(way.path) && CANDIDATES.contains(&way));
                 prop_assert!(!way.non_temporal || bytes >= LEAST_NON_TEMPORAL);
-                under_way.push((window, bytes));
-            } else if let Some((window, bytes)) = under_way.pop() {
+                under_way.push((spell, bytes));
+            } else if let Some((spell, bytes)) = under_way.pop() {
                 autotuner.finish(spell, bytes, || now);
             }
             prop_assert_eq!(autotuner.under_way as usize, under_way.len());
@@ -338,7 +338,7 @@ fn nothing_is_learnt_while_messages_go_both_ways() {
             .start(1 << 20, Path::Pipeline, ALL, || run.now);
         run.switches.extend(switch);
         run.autotuner.answered(|| run.now);
-        run.arrives(speeds, way, window, 1 << 20);
+        run.arrives(speeds, way, spell, 1 << 20);
     }
     assert_eq!(run.switches, []);
     // Once the other direction rests it is found out.
