@@ -32,8 +32,8 @@ pub(crate) struct OwnMemory {
     free_words: Vec<u32>,
     /// Where this endpoint says which region of a peer it accesses.
     access: Accessing<Mapped>,
-    /// Which rings hold records that wait: [`SWITCHED`], [`STALLED`], [`HELD_BACK`]. As wide as the lengths that
-    /// progress looks at with it, so that one comparison serves for all.
+    /// Which rings hold records that wait: [`SWITCHED`], [`STALLED`], [`HELD_BACK`]. As wide as the
+    /// lengths that progress looks at with it, so that one comparison serves for all.
     waiting: usize,
 }
 
