@@ -79,7 +79,6 @@ fn capabilities(settings: &Settings) -> Capabilities {
         paths,
         max_inline: INLINE_CAPACITY,
         max_eager: settings.segment().longest_eager_bytes(),
-        max_fragment: settings.segment().staging_buffer_bytes,
     }
 }
 

@@ -18,7 +18,6 @@ fn row(locality: Locality, up_to_bytes: u64, path: Path) -> Row {
         when: ReceiverPace::Steady,
         up_to_bytes,
         path,
-        fragment_bytes: 0,
         source: RowSource::Application,
         reason: "a test".into(),
     }

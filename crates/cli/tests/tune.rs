@@ -73,7 +73,7 @@ fn what_tune_writes_is_loaded_by_later_runs() {
     let path = home.profile();
     let profile = std::fs::read_to_string(&path).unwrap();
     for part in [
-        "[profile]\nversion = 1\n",
+        "[profile]\nversion = 2\n",
         "[machine]\n",
         "[[rows]]\n",
         "path = \"inline\"",

@@ -31,9 +31,9 @@ const FIRST_TOUCHES: u64 = 4 << 20;
 /// After a try that was spoilt, none for so long.
 const SPOILT_NS: u64 = 50_000_000;
 /// Messages after which a spell ends though others are under way.
-const WINDOW: u32 = 32;
+const MOST: u32 = 32;
 /// And those of a try.
-const TRIAL_WINDOW: u32 = 8;
+const MOST_OF_TRY: u32 = 8;
 
 /// A change: messages of a size class go another way from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub struct Switch {
 
 /// The spell under way.
 #[derive(Clone, Copy, Debug)]
-struct SampleWindow {
+struct Spell {
     number: u32,
     class: usize,
     way: Candidate,
@@ -66,7 +66,7 @@ struct SampleWindow {
     mixed: bool,
 }
 
-impl SampleWindow {
+impl Spell {
     /// Enough is known, though others are under way.
     const fn is_full(&self) -> bool {
         self.messages >= self.most && self.arrived >= self.most / 2 && self.older == 0
@@ -77,7 +77,7 @@ impl SampleWindow {
 #[derive(Clone, Debug)]
 pub struct Autotuner {
     classes: [Option<SizeClass>; CLASSES],
-    window: SampleWindow,
+    spell: Spell,
     under_way: u32,
     /// Bytes that were to go by the pipeline.
     piped: u64,
@@ -91,12 +91,12 @@ impl Autotuner {
     pub const fn new(non_temporal: bool) -> Self {
         Self {
             classes: [None; CLASSES],
-            window: SampleWindow {
+            spell: Spell {
                 number: 0,
                 class: 0,
                 way: Candidate::by(Path::Pipeline),
                 messages: 0,
-                most: WINDOW,
+                most: MOST,
                 arrived: 0,
                 older: 0,
                 since_ns: 0,
@@ -139,24 +139,24 @@ impl Autotuner {
             self.classes[class] = Some(self.new_class(class, table));
         }
         let mut switch = None;
-        if self.under_way == 0 || self.window.is_full() {
+        if self.under_way == 0 || self.spell.is_full() {
             switch = self.close(&now_ns);
             let way = self.classes[class]
                 .as_mut()
                 .map_or(Candidate::by(table), |entry| entry.next(available, &now_ns));
-            let number = self.window.number.wrapping_add(1);
+            let number = self.spell.number.wrapping_add(1);
             let tried = self.classes[class].is_some_and(|entry| entry.current != way);
             let touched = way.path != Path::Pipeline || self.piped >= FIRST_TOUCHES;
             let skipped = class < SHORT_CLASSES
                 && !tried
                 && self.classes[class].is_some_and(|entry| entry.may_skip());
             let measured = touched && !skipped;
-            self.window = SampleWindow {
+            self.spell = Spell {
                 number,
                 class,
                 way,
                 messages: 0,
-                most: if tried { TRIAL_WINDOW } else { WINDOW },
+                most: if tried { MOST_OF_TRY } else { MOST },
                 arrived: 0,
                 older: self.under_way,
                 since_ns: if measured { now_ns() } else { 0 },
@@ -165,33 +165,33 @@ impl Autotuner {
             };
         }
         self.under_way += 1;
-        self.window.messages += 1;
-        if self.window.class == class && available.contains(self.window.way.path) {
-            if self.window.way.path == Path::Pipeline {
+        self.spell.messages += 1;
+        if self.spell.class == class && available.contains(self.spell.way.path) {
+            if self.spell.way.path == Path::Pipeline {
                 self.piped = self.piped.saturating_add(bytes);
             }
-            return (self.window.way, self.window.number, switch);
+            return (self.spell.way, self.spell.number, switch);
         }
-        self.window.mixed = true;
+        self.spell.mixed = true;
         let current = self.classes[class].map(|entry| entry.current);
         let way = current
             .filter(|current| available.contains(current.path))
             .unwrap_or(Candidate::by(table));
-        (way, self.window.number, switch)
+        (way, self.spell.number, switch)
     }
 
     /// A message of `bytes` bytes that began in the spell `number` has arrived.
     pub fn finish(&mut self, number: u32, bytes: u64, now_ns: impl Fn() -> u64) -> Option<Switch> {
         self.under_way = self.under_way.saturating_sub(1);
-        if number == self.window.number {
-            if self.window.older == 0 {
-                self.window.bytes += bytes;
-                self.window.arrived += 1;
+        if number == self.spell.number {
+            if self.spell.older == 0 {
+                self.spell.bytes += bytes;
+                self.spell.arrived += 1;
             }
-        } else if self.window.older > 0 {
-            self.window.older -= 1;
-            if self.window.older == 0 && !self.window.mixed {
-                self.window.since_ns = now_ns();
+        } else if self.spell.older > 0 {
+            self.spell.older -= 1;
+            if self.spell.older == 0 && !self.spell.mixed {
+                self.spell.since_ns = now_ns();
             }
         }
         if self.under_way == 0 {
@@ -207,9 +207,9 @@ impl Autotuner {
         if self.under_way == 0 {
             return;
         }
-        self.window.mixed = true;
-        let way = self.window.way;
-        let class = self.classes[self.window.class].as_mut();
+        self.spell.mixed = true;
+        let way = self.spell.way;
+        let class = self.classes[self.spell.class].as_mut();
         if let Some(class) = class.filter(|class| class.current != way) {
             class.spoilt(now_ns().saturating_add(SPOILT_NS));
         }
@@ -217,21 +217,21 @@ impl Autotuner {
 
     /// Learns from the spell that is over.
     fn close(&mut self, now_ns: impl Fn() -> u64) -> Option<Switch> {
-        let window = self.window;
-        self.window.mixed = true;
-        if window.mixed || window.older > 0 || window.bytes == 0 {
+        let spell = self.spell;
+        self.spell.mixed = true;
+        if spell.mixed || spell.older > 0 || spell.bytes == 0 {
             return None;
         }
         let now = now_ns();
-        let time = now.saturating_sub(window.since_ns).max(1);
-        let class = self.classes[window.class].as_mut()?;
+        let time = now.saturating_sub(spell.since_ns).max(1);
+        let class = self.classes[spell.class].as_mut()?;
         let before = class.current;
         class
-            .measured(window.way, window.bytes, time, now)
+            .measured(spell.way, spell.bytes, time, now)
             .then_some(Switch {
                 from_bytes: class.from_bytes,
                 before,
-                now: window.way,
+                now: spell.way,
             })
     }
 

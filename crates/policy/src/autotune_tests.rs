@@ -61,12 +61,12 @@ impl Run {
     }
 
     /// A message took so long by the way that it went.
-    fn arrives(&mut self, speeds: Speeds, way: Candidate, window: u32, bytes: u64) {
+    fn arrives(&mut self, speeds: Speeds, way: Candidate, spell: u32, bytes: u64) {
         let past = if way.non_temporal { self.past } else { 1.0 };
         self.now += (bytes as f64 / (speeds.of(way.path) * past)) as u64 + 1;
         let now = self.now;
         self.switches
-            .extend(self.autotuner.finish(window, bytes, || now));
+            .extend(self.autotuner.finish(spell, bytes, || now));
     }
 
     /// Windows of messages that are under way together.
@@ -74,13 +74,13 @@ impl Run {
         for _ in 0..windows {
             let mut windows = Vec::new();
             for _ in 0..deep {
-                let (way, window, switch) = self.autotuner.start(bytes, table, ALL, || self.now);
+                let (way, spell, switch) = self.autotuner.start(bytes, table, ALL, || self.now);
                 self.taken[way.path.index()] += 1;
                 self.switches.extend(switch);
-                windows.push((way, window));
+                windows.push((way, spell));
             }
-            for (way, window) in windows {
-                self.arrives(speeds, way, window, bytes);
+            for (way, spell) in windows {
+                self.arrives(speeds, way, spell, bytes);
             }
         }
     }
@@ -176,14 +176,14 @@ fn a_stream_that_never_rests_is_corrected_too() {
     let speeds = CMA_WINS;
     let mut under_way = std::collections::VecDeque::new();
     for _ in 0..60_000 {
-        let (way, window, switch) = run
+        let (way, spell, switch) = run
             .autotuner
             .start(256 << 10, Path::Pipeline, ALL, || run.now);
         run.switches.extend(switch);
-        under_way.push_back((way, window));
+        under_way.push_back((way, spell));
         if under_way.len() > 8 {
-            let (way, window) = under_way.pop_front().expect("not empty");
-            run.arrives(speeds, way, window, 256 << 10);
+            let (way, spell) = under_way.pop_front().expect("not empty");
+            run.arrives(speeds, way, spell, 256 << 10);
         }
     }
     assert_eq!(run.tuned(), [(256 << 10, Candidate::by(Path::Cma))]);
@@ -279,12 +279,12 @@ fn a_path_that_is_given_up_is_not_taken() {
     run.windows(speeds, 1 << 20, 2000, 1, Path::Pipeline);
     let available = ALL.without(Path::Cma).without(Path::SplitCopy);
     for _ in 0..1000 {
-        let (way, window, _) = run
+        let (way, spell, _) = run
             .autotuner
             .start(1 << 20, Path::Pipeline, available, || run.now);
         assert_eq!(way, Candidate::by(Path::Pipeline));
         run.now += 1000;
-        run.autotuner.finish(window, 1 << 20, || run.now);
+        run.autotuner.finish(spell, 1 << 20, || run.now);
     }
     assert_eq!(run.tuned(), []);
 }
@@ -305,12 +305,12 @@ proptest! {
             now += time;
             if begin {
                 let bytes = LEAST_BYTES << shift;
-                let (way, window, _) = autotuner.start(bytes, Path::Pipeline, available, || now);
+                let (way, spell, _) = autotuner.start(bytes, Path::Pipeline, available, || now);
                 prop_assert!(available.contains(way.path) && CANDIDATES.contains(&way));
                 prop_assert!(!way.non_temporal || bytes >= LEAST_NON_TEMPORAL);
-                under_way.push((window, bytes));
-            } else if let Some((window, bytes)) = under_way.pop() {
-                autotuner.finish(window, bytes, || now);
+                under_way.push((spell, bytes));
+            } else if let Some((spell, bytes)) = under_way.pop() {
+                autotuner.finish(spell, bytes, || now);
             }
             prop_assert_eq!(autotuner.under_way as usize, under_way.len());
         }
@@ -333,12 +333,12 @@ fn nothing_is_learnt_while_messages_go_both_ways() {
     let speeds = CMA_WINS;
     let mut run = Run::new();
     for _ in 0..500 {
-        let (way, window, switch) = run
+        let (way, spell, switch) = run
             .autotuner
             .start(1 << 20, Path::Pipeline, ALL, || run.now);
         run.switches.extend(switch);
         run.autotuner.answered(|| run.now);
-        run.arrives(speeds, way, window, 1 << 20);
+        run.arrives(speeds, way, spell, 1 << 20);
     }
     assert_eq!(run.switches, []);
     // Once the other direction rests it is found out.

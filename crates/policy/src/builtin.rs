@@ -15,6 +15,8 @@ use super::{Locality, Path, ReceiverPace, Row, RowSource};
 /// Bytes of payload that fit a ring slot's first cache line beside the header.
 pub const INLINE_CAPACITY: u64 = 48;
 
+/// Bytes of a fragment of the pipeline, unless a setting asks for others.
+pub const PIPELINE_FRAGMENT: u32 = 32 << 10;
 /// Longest fragment of the pipeline that a setting may ask for, in bytes.
 pub const MAX_FRAGMENT: u32 = 16 << 20;
 /// Shortest fragment of the pipeline that a setting may ask for, in bytes.
@@ -28,15 +30,6 @@ pub const SLOW_RECEIVER_EAGER: u64 = 256 << 10;
 /// A row of long messages: up to how many bytes, by which path, and why.
 type LongRow = (u64, Path, &'static str);
 
-/// Built-in length of the fragments of `path`; 0 if it has none.
-#[must_use]
-pub const fn fragment_bytes(path: Path) -> u32 {
-    match path {
-        Path::Pipeline => 32 << 10,
-        _ => 0,
-    }
-}
-
 /// Every built-in row, in no particular order.
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
@@ -46,7 +39,6 @@ pub(super) fn rows() -> Vec<Row> {
             when,
             up_to_bytes,
             path,
-            fragment_bytes: fragment_bytes(path),
             source: RowSource::BuiltIn,
             reason: Cow::Borrowed(reason),
         });

@@ -15,8 +15,6 @@ pub struct Capabilities {
     pub max_inline: u64,
     /// Longest message in bytes that the ring between the two holds.
     pub max_eager: u64,
-    /// Length in bytes of a staging buffer; longer fragments are cut to this.
-    pub max_fragment: u32,
 }
 
 impl Capabilities {
@@ -25,7 +23,6 @@ impl Capabilities {
         paths: PathSet::ALL,
         max_inline: INLINE_CAPACITY,
         max_eager: u64::MAX,
-        max_fragment: u32::MAX,
     };
 
     /// Takes a path out, as when it failed at run time.

@@ -61,7 +61,7 @@ impl Table {
                 all.push(old.clone());
             }
         }
-        Self::with_fragments(all, *self.fallback_fragments())
+        Self::from_rows(all)
     }
 
     /// This table with messages up to `bytes` going inline, in every run that has inline rows; 0
@@ -83,8 +83,8 @@ impl Table {
     }
 
     /// This table with messages above the inline limit and up to `bytes` going eagerly, in every
-    /// run between endpoints. While skewed the limit is only ever raised. What the ring holds
-    /// ([`super::Capabilities::max_eager`]) still caps it.
+    /// run between endpoints. Towards a slow receiver the limit is only ever raised. What the ring
+    /// holds ([`super::Capabilities::max_eager`]) still caps it.
     #[must_use]
     pub fn with_eager_max(&self, bytes: u64, source: &RowSource) -> Self {
         self.edited(|locality, when, run| {
@@ -98,8 +98,7 @@ impl Table {
                     .max()
             };
             let inline = limit(Path::Inline);
-            if when == ReceiverPace::Slow
-                && limit(Path::Eager).is_some_and(|skewed| skewed >= bytes)
+            if when == ReceiverPace::Slow && limit(Path::Eager).is_some_and(|limit| limit >= bytes)
             {
                 return;
             }
@@ -112,32 +111,9 @@ impl Table {
                     when,
                     up_to_bytes: bytes,
                     path: Path::Eager,
-                    fragment_bytes: 0,
                     source: source.clone(),
                     reason: Cow::Owned(format!("eager limit set to {}", ByteSize(bytes))),
                 });
-            }
-        })
-    }
-
-    /// This table with pipeline fragments of `bytes` bytes everywhere, also where the
-    /// pipeline is only fallen back to.
-    #[must_use]
-    pub fn with_pipeline_fragment(&self, bytes: u32, source: &RowSource) -> Self {
-        let mut table = self.clone();
-        table
-            .fallback_fragments_mut()
-            .iter_mut()
-            .for_each(|fallback_fragments| fallback_fragments[Path::Pipeline.index()] = bytes);
-        table.edited(|_, _, run| {
-            for row in run.iter_mut().filter(|row| row.path == Path::Pipeline) {
-                row.fragment_bytes = bytes;
-                row.source = source.clone();
-                row.reason = Cow::Owned(format!(
-                    "{}; fragments set to {}",
-                    row.reason,
-                    ByteSize(u64::from(bytes))
-                ));
             }
         })
     }
@@ -150,10 +126,7 @@ impl Table {
                 return;
             }
             for row in run.iter_mut().filter(|row| row.path.is_rendezvous()) {
-                if row.path != path {
-                    row.path = path;
-                    row.fragment_bytes = self.fragment_bytes(path, locality);
-                }
+                row.path = path;
                 row.source = source.clone();
                 row.reason = Cow::Owned(format!("{path} asked for, for long messages"));
             }
@@ -178,7 +151,7 @@ impl Table {
         }
         // Each edit keeps the lengths of a run apart and the mending keeps it total, so that only a
         // mistake in this file can fail; the table is then better left as it was.
-        Self::with_fragments(rows, *self.fallback_fragments()).unwrap_or_else(|error| {
+        Self::from_rows(rows).unwrap_or_else(|error| {
             debug_assert!(false, "an edit broke the table: {error}");
             self.clone()
         })

@@ -6,7 +6,6 @@ fn path(table: &Table, bytes: u64, locality: Locality) -> Path {
     table
         .choose(&Query::new(bytes, locality))
         .expect("everything can be done")
-        .path
 }
 
 #[test]
@@ -25,7 +24,7 @@ fn eager_limits_move_both_ways() {
         let row = &up.run(locality, ReceiverPace::Steady)[1];
         assert_eq!(row.source, source);
         assert_eq!(row.reason, "eager limit set to 16K");
-        // While skewed the limit is only ever raised.
+        // Towards a slow receiver the limit is only ever raised.
         assert_eq!(
             down.run(locality, ReceiverPace::Slow)[1].up_to_bytes,
             SLOW_RECEIVER_EAGER
@@ -53,7 +52,7 @@ fn inline_limits_move_the_eager_rows_begin() {
         pace: ReceiverPace::Slow,
         ..Query::new(9, Locality::SharedCache)
     };
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Eager));
+    assert_eq!(table.choose(&query), Some(Path::Eager));
     // Above the eager limit nothing but inline is left below it; the slot caps it.
     let long = Table::built_in().with_inline_max(100_000, &source);
     assert_eq!(path(&long, 49, Locality::SharedCache), Path::Pipeline);
@@ -69,36 +68,6 @@ fn long_messages_take_the_path_asked_for() {
         path(&table, 1 << 20, Locality::SameProcess),
         Path::SameProcess
     );
-    assert_eq!(
-        table.longest_pipeline_fragment(),
-        32 << 10,
-        "still fallen back to"
-    );
-}
-
-#[test]
-fn fragments_change_everywhere() {
-    let table = Table::built_in().with_pipeline_fragment(8 << 10, &RowSource::Application);
-    assert_eq!(table.longest_pipeline_fragment(), 8 << 10);
-    let row = &table.run(Locality::SharedCache, ReceiverPace::Steady)[2];
-    assert!(
-        row.reason.ends_with("; fragments set to 8K"),
-        "{}",
-        row.reason
-    );
-}
-
-#[test]
-fn a_fragment_length_is_kept_for_the_pipeline_that_is_fallen_back_to() {
-    let source = RowSource::Application;
-    let cma = Table::built_in().with_long_path(Path::Cma, &source);
-    let cut = cma.with_pipeline_fragment(8 << 10, &source);
-    for table in [&cut, &cut.with_long_path(Path::Pipeline, &source)] {
-        let mut query = Query::new(1 << 20, Locality::OtherPackage);
-        query.capabilities.demote(Path::Cma);
-        let choice = table.choose(&query).map(|c| (c.path, c.fragment_bytes));
-        assert_eq!(choice, Some((Path::Pipeline, 8 << 10)));
-    }
 }
 
 #[test]
@@ -108,7 +77,6 @@ fn overlaid_rows_hold_up_to_their_longest_length() {
         when: ReceiverPace::Steady,
         up_to_bytes,
         path,
-        fragment_bytes: 0,
         source: RowSource::Profile,
         reason: "measured".into(),
     };

@@ -155,8 +155,8 @@ fn by_table(
     if explanation.parts.fragments {
         explanation.fragment_bytes = routes.longest_fragment_of(bytes);
     }
-    let decided = decided.map(|(_, choice)| choice.path);
-    explanation.note = note(path, &row, decided == Some(path), history);
+    let is_decided = decided.is_some_and(|(_, decided)| decided == path);
+    explanation.note = note(path, &row, is_decided, history);
     explanation.row = Some(row);
     explanation.is_measured = tunable && bytes >= super::autotune::LEAST_BYTES;
     explanation
@@ -188,10 +188,10 @@ pub fn over_network(limits: &Limits, question: &Question) -> Explanation {
     let mut explanation = not_shared(question, Path::Network);
     let plan = network::plan(limits, bytes, slices, false);
     let (path, why) = match plan {
-        NetworkPlan::Record => (Path::Network, "shorter than the eager limit: in one record"),
+        NetworkPlan::Record => (Path::Network, "within the eager limit: in one record"),
         NetworkPlan::InPlace => (
             Path::Network,
-            "shorter than the eager limit: in one record, out of the sender's memory",
+            "within the eager limit: in one record, out of the sender's memory",
         ),
         NetworkPlan::Offer => {
             let refused = network::refuses_read(limits, bytes, slices);

@@ -15,6 +15,7 @@ fn explained(question: &Question) -> Explanation {
                 locality,
                 capabilities,
                 longest_record: select::LONGEST_RECORD,
+                fragment_bytes: crate::PIPELINE_FRAGMENT,
                 buffer_bytes: 32 << 10,
                 window: 8,
                 unexpected_budget: 16 << 20,

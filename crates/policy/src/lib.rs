@@ -37,8 +37,7 @@ pub mod slow_receiver;
 mod table;
 
 pub use builtin::{
-    INLINE_CAPACITY, MAX_FRAGMENT, MIN_FRAGMENT, SLOW_RECEIVER_EAGER,
-    fragment_bytes as built_in_fragment,
+    INLINE_CAPACITY, MAX_FRAGMENT, MIN_FRAGMENT, PIPELINE_FRAGMENT, SLOW_RECEIVER_EAGER,
 };
 pub use bytes::{ByteSize, ParseByteSizeError};
 pub use capabilities::{Capabilities, Refusal};
@@ -49,7 +48,7 @@ pub use path::{Backend, Copies, ParsePathError, Parts, Path, PathSet, Protocol};
 pub use query::{Locality, ParseLocalityError, ParsePaceError, Query, ReceiverPace};
 pub use question::{History, Question, Receiver, SendMemory};
 pub use row::{Row, RowSource};
-pub use table::{Choice, Table, Thresholds};
+pub use table::{Table, Thresholds};
 
 /// The program of the README is a test.
 #[cfg(doctest)]

@@ -189,12 +189,6 @@ impl Path {
             Self::Pipeline | Self::Cma | Self::SplitCopy | Self::Kmod
         )
     }
-
-    /// Whether a setting says how long the fragments of the path are.
-    #[must_use]
-    pub const fn is_fragmented(self) -> bool {
-        matches!(self, Self::Pipeline)
-    }
 }
 
 /// The name is not that of a path, or not of one that settings can name.

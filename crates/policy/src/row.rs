@@ -54,8 +54,6 @@ pub struct Row {
     pub up_to_bytes: u64,
     /// The path.
     pub path: Path,
-    /// Length in bytes of the pieces that the path cuts the message into; 0 if it does not.
-    pub fragment_bytes: u32,
     /// Where the row comes from.
     pub source: RowSource,
     /// Why.

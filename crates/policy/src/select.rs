@@ -40,12 +40,12 @@ const SHORTEST_PEER_READABLE: u64 = (12 << 10) + 1;
 /// The most that goes in one record, in bytes, to a peer with private rings of so many bytes, from
 /// a pool with staging buffers of so many.
 #[must_use]
-pub fn longest_record(ring_bytes: u32, buffer_bytes: u32) -> u64 {
+pub fn longest_record(ring_bytes: u32, buffer_bytes: u64) -> u64 {
     // A record may take a quarter of a private ring; the pool must hold what does not fit the
     // shared one.
     LONGEST_RECORD
         .min(u64::from(ring_bytes / 4))
-        .min(u64::from(buffer_bytes))
+        .min(buffer_bytes)
 }
 
 /// What the routes of a pair follow from.
@@ -59,6 +59,8 @@ pub struct Pair<'a> {
     pub capabilities: Capabilities,
     /// The most that goes in one record, in bytes.
     pub longest_record: u64,
+    /// Bytes of a fragment that are set.
+    pub fragment_bytes: u32,
     /// Bytes of a staging buffer.
     pub buffer_bytes: u64,
     /// Staging buffers that may be on their way to one peer.
@@ -154,7 +156,6 @@ impl Routes {
         let mut ahead = capabilities;
         ahead.max_eager = pair.unexpected_budget;
         let ahead = table.thresholds(locality, ReceiverPace::Slow, &ahead);
-        let set = table.fragment_bytes(Path::Pipeline, locality);
         Self {
             inline_below: thresholds.inline_below,
             record_below: thresholds.eager_below.min(pair.longest_record + 1),
@@ -164,7 +165,7 @@ impl Routes {
             longest_single_buffer: longest_single_buffer(locality).min(pair.buffer_bytes),
             send_ahead_below: ahead.eager_below,
             peer_readable_from: peer_readable_from(pair),
-            longest_fragment: fragments::longest(set, pair.buffer_bytes),
+            longest_fragment: fragments::longest(pair.fragment_bytes, pair.buffer_bytes),
             window: u64::from(pair.window) * pair.buffer_bytes,
         }
     }
@@ -341,11 +342,11 @@ pub fn answer(table: &Table, query: &Query) -> (Path, bool) {
         return (Path::PeerReadable, false);
     }
     match table.choose_tunable(query) {
-        Some((choice, tunable)) if choice.path.is_rendezvous() => {
+        Some((path, tunable)) if path.is_rendezvous() => {
             // Messages in several slices have other paths, which those in one must not learn from.
-            (choice.path, tunable && !query.vectored)
+            (path, tunable && !query.vectored)
         }
-        Some((choice, _)) if choice.path == Path::SameProcess => (Path::SameProcess, false),
+        Some((Path::SameProcess, _)) => (Path::SameProcess, false),
         _ => (Path::Pipeline, false),
     }
 }

@@ -5,15 +5,6 @@ use core::fmt;
 use super::builtin;
 use super::{ByteSize, Capabilities, Locality, Path, Query, ReceiverPace, Row, TableError};
 
-/// What [`Table::choose`] answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The path to take.
-    pub path: Path,
-    /// Length in bytes of the pieces to cut the message into; 0 if the path does not.
-    pub fragment_bytes: u32,
-}
-
 /// Where short messages end, for one pair: two compares in the send path.
 ///
 /// The limits are exclusive, so that 0 says 'never', not even for an empty message. They say the
@@ -36,7 +27,6 @@ pub struct Thresholds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     up_to_bytes: u64,
-    fragment_bytes: u32,
     path: Path,
     /// Whether what is measured at run time may overrule the row.
     tunable: bool,
@@ -52,14 +42,6 @@ pub struct Table {
     entries: Box<[Entry]>,
     /// First and one past the last entry of each (locality, when).
     runs: [(u16, u16); RUNS],
-    fallback_fragments: FallbackFragments,
-}
-
-/// Fragment length of each path where no row of the locality gives one: for fall-backs.
-pub(super) type FallbackFragments = [[u32; Path::ALL.len()]; Locality::ALL.len()];
-
-fn builtin_fragments() -> FallbackFragments {
-    [Path::ALL.map(builtin::fragment_bytes); Locality::ALL.len()]
 }
 
 const fn run_index(locality: Locality, when: ReceiverPace) -> usize {
@@ -84,7 +66,7 @@ impl Table {
     /// The rows that limic is built with.
     #[must_use]
     pub fn built_in() -> Self {
-        Self::build(builtin::rows(), builtin_fragments())
+        Self::build(builtin::rows())
     }
 
     /// A table of exactly these rows, in any order.
@@ -93,18 +75,10 @@ impl Table {
     /// [`TableError`] when a (locality, situation) has no row, has two rows that end at the same
     /// length, or has none that ends at `u64::MAX`.
     pub fn from_rows(rows: Vec<Row>) -> Result<Self, TableError> {
-        Self::with_fragments(rows, builtin_fragments())
-    }
-
-    /// As [`Table::from_rows`], with the fragment lengths of an older table for fall-backs.
-    pub(super) fn with_fragments(
-        rows: Vec<Row>,
-        fallback_fragments: FallbackFragments,
-    ) -> Result<Self, TableError> {
         if rows.len() > usize::from(u16::MAX) {
             return Err(TableError::TooMany { rows: rows.len() });
         }
-        let table = Self::build(rows, fallback_fragments);
+        let table = Self::build(rows);
         for locality in Locality::ALL {
             for when in ReceiverPace::ALL {
                 let run = table.run(locality, when);
@@ -127,22 +101,15 @@ impl Table {
     }
 
     /// Sorts and indexes. The caller makes sure of the rest.
-    fn build(mut rows: Vec<Row>, mut fallback_fragments: FallbackFragments) -> Self {
+    fn build(mut rows: Vec<Row>) -> Self {
         rows.sort_by_key(|row| (row.locality, row.when, row.up_to_bytes));
         let mut runs = [(0, 0); RUNS];
         let mut at: u16 = 0;
         for locality in Locality::ALL {
             for when in ReceiverPace::ALL {
                 let start = at;
-                for row in rows
-                    .iter()
-                    .filter(|r| r.locality == locality && r.when == when)
-                {
-                    at += 1;
-                    if when == ReceiverPace::Steady && row.path.is_fragmented() {
-                        fallback_fragments[locality.index()][row.path.index()] = row.fragment_bytes;
-                    }
-                }
+                let in_run = |row: &&Row| row.locality == locality && row.when == when;
+                at += rows.iter().filter(in_run).count() as u16;
                 runs[run_index(locality, when)] = (start, at);
             }
         }
@@ -150,7 +117,6 @@ impl Table {
             .iter()
             .map(|row| Entry {
                 up_to_bytes: row.up_to_bytes,
-                fragment_bytes: row.fragment_bytes,
                 path: row.path,
                 // What somebody asked for is not second-guessed.
                 tunable: !row.source.is_asked_for(),
@@ -160,7 +126,6 @@ impl Table {
             rows,
             entries,
             runs,
-            fallback_fragments,
         }
     }
 
@@ -191,35 +156,6 @@ impl Table {
         &self.rows[usize::from(start)..usize::from(end)]
     }
 
-    /// The fragment length in bytes of `path` at `locality` where the table falls back to it, which
-    /// is that of its longest usual row there; 0 if the path has none.
-    #[must_use]
-    pub const fn fragment_bytes(&self, path: Path, locality: Locality) -> u32 {
-        self.fallback_fragments[locality.index()][path.index()]
-    }
-
-    pub(super) const fn fallback_fragments(&self) -> &FallbackFragments {
-        &self.fallback_fragments
-    }
-
-    pub(super) const fn fallback_fragments_mut(&mut self) -> &mut FallbackFragments {
-        &mut self.fallback_fragments
-    }
-
-    /// The longest pipeline fragment of any row, in bytes: what a staging buffer must hold.
-    #[must_use]
-    pub fn longest_pipeline_fragment(&self) -> u32 {
-        let in_rows = self
-            .rows
-            .iter()
-            .filter(|r| r.path == Path::Pipeline)
-            .map(|r| r.fragment_bytes);
-        let fallen_back_to = Locality::BETWEEN_PROCESSES
-            .iter()
-            .map(|locality| self.fragment_bytes(Path::Pipeline, *locality));
-        in_rows.chain(fallen_back_to).max().unwrap_or(0)
-    }
-
     /// The path for a message; `None` if the pair has none for it
     /// ([`explain`](crate::explain) says why).
     ///
@@ -229,8 +165,8 @@ impl Table {
     /// two or three cache lines.
     #[inline]
     #[must_use]
-    pub fn choose(&self, query: &Query) -> Option<Choice> {
-        self.walk(query, |_, _| {}).map(|(_, choice)| choice)
+    pub fn choose(&self, query: &Query) -> Option<Path> {
+        self.walk(query, |_, _| {}).map(|(_, path)| path)
     }
 
     /// As [`Table::choose`], and whether the row that decided comes from limic itself or the host's
@@ -238,9 +174,9 @@ impl Table {
     /// or the application asks for stands.
     #[inline]
     #[must_use]
-    pub(crate) fn choose_tunable(&self, query: &Query) -> Option<(Choice, bool)> {
-        let (row, choice) = self.walk(query, |_, _| {})?;
-        Some((choice, self.entries[row].tunable))
+    pub(crate) fn choose_tunable(&self, query: &Query) -> Option<(Path, bool)> {
+        let (row, path) = self.walk(query, |_, _| {})?;
+        Some((path, self.entries[row].tunable))
     }
 
     /// Index of the row that `query` falls into.
@@ -257,13 +193,13 @@ impl Table {
     }
 
     /// Tries the paths in their order and reports each that is refused, with why. Gives the row
-    /// that decided (the last one tried, for a fall-back) and the choice.
+    /// that decided (the last one tried, for a fall-back) and the path.
     #[inline]
     pub(super) fn walk(
         &self,
         query: &Query,
         mut refused: impl FnMut(Path, super::Refusal),
-    ) -> Option<(usize, Choice)> {
+    ) -> Option<(usize, Path)> {
         let Query {
             bytes,
             locality,
@@ -278,31 +214,22 @@ impl Table {
                 false
             }
         };
-        let choice = |path: Path, fragment_bytes: u32| Choice {
-            path,
-            fragment_bytes: if path == Path::Pipeline {
-                fragment_bytes.min(capabilities.max_fragment)
-            } else {
-                fragment_bytes
-            },
-        };
         let end = usize::from(self.runs[run_index(locality, query.pace)].1);
         let mut at = self.row_index(query);
         loop {
             let entry = self.entries.get(at)?;
             if check(entry.path) {
-                return Some((at, choice(entry.path, entry.fragment_bytes)));
+                return Some((at, entry.path));
             }
             if !matches!(entry.path, Path::Inline | Path::Eager) || at + 1 == end {
                 break;
             }
             at += 1;
         }
-        let fallback_fragments = &self.fallback_fragments[locality.index()];
         fallbacks(self.entries[at].path)
             .iter()
             .find(|path| check(**path))
-            .map(|path| (at, choice(*path, fallback_fragments[path.index()])))
+            .map(|path| (at, *path))
     }
 
     /// Where short messages end for a pair at `locality` that can do `capabilities`.
@@ -325,7 +252,6 @@ impl Table {
                 capabilities: *capabilities,
             };
             self.choose_tunable(&query)
-                .map(|(choice, tunable)| (choice.path, tunable))
         };
         let goes_by = |bytes, path| ask(bytes).is_some_and(|(chosen, _)| chosen == path);
         // The choice can change only behind these lengths.
@@ -364,17 +290,13 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<13}  {:<13}  {:>9}  {:<10}  {:>8}  {:<9}  why",
-            "locality", "when", "up to", "path", "fragment", "from"
+            "{:<13}  {:<13}  {:>9}  {:<10}  {:<9}  why",
+            "locality", "when", "up to", "path", "from"
         )?;
         for row in &self.rows {
-            let fragment = match row.fragment_bytes {
-                0 => "-".to_owned(),
-                bytes => ByteSize(u64::from(bytes)).to_string(),
-            };
             writeln!(
                 f,
-                "{:<13}  {:<13}  {:>9}  {:<10}  {fragment:>8}  {:<9}  {}",
+                "{:<13}  {:<13}  {:>9}  {:<10}  {:<9}  {}",
                 row.locality,
                 row.when,
                 ByteSize(row.up_to_bytes),

@@ -26,16 +26,12 @@ fn capabilities() -> impl Strategy<Value = Capabilities> {
         proptest::collection::vec(settable(), 0..10),
         0..=64_u64,
         0..100_000_u64,
-        1..100_000_u32,
     )
-        .prop_map(
-            |(paths, max_inline, max_eager, max_fragment)| Capabilities {
-                paths: paths.into_iter().collect(),
-                max_inline,
-                max_eager,
-                max_fragment,
-            },
-        )
+        .prop_map(|(paths, max_inline, max_eager)| Capabilities {
+            paths: paths.into_iter().collect(),
+            max_inline,
+            max_eager,
+        })
 }
 
 fn queries() -> impl Strategy<Value = Query> {
@@ -60,7 +56,6 @@ pub(crate) fn tables() -> impl Strategy<Value = Table> {
             proptest::sample::select(&ReceiverPace::ALL[..]),
             lengths(),
             settable(),
-            1024..65536_u32,
         ),
         0..8,
     );
@@ -68,20 +63,18 @@ pub(crate) fn tables() -> impl Strategy<Value = Table> {
         prop_oneof![
             lengths().prop_map(|n| (0, n)),
             lengths().prop_map(|n| (1, n)),
-            (1024..1_000_000_u64).prop_map(|n| (2, n)),
-            (0..3_u64).prop_map(|n| (3, n)),
+            (0..3_u64).prop_map(|n| (2, n)),
         ],
         0..5,
     );
     (patch, edits).prop_map(|(patch, edits)| {
         let rows = patch
             .into_iter()
-            .map(|(locality, when, up_to_bytes, path, fragment)| Row {
+            .map(|(locality, when, up_to_bytes, path)| Row {
                 locality,
                 when,
                 up_to_bytes,
                 path,
-                fragment_bytes: if path.is_fragmented() { fragment } else { 0 },
                 source: RowSource::Profile,
                 reason: Cow::Borrowed("drawn"),
             });
@@ -94,7 +87,6 @@ pub(crate) fn tables() -> impl Strategy<Value = Table> {
             table = match kind {
                 0 => table.with_inline_max(n, source),
                 1 => table.with_eager_max(n, source),
-                2 => table.with_pipeline_fragment(u32::try_from(n).expect("drawn to fit"), source),
                 _ => {
                     let path = [Path::Pipeline, Path::Cma, Path::SplitCopy]
                         [usize::try_from(n).expect("drawn to fit")];
@@ -128,16 +120,11 @@ proptest! {
 
     #[test]
     fn a_chosen_path_is_one_that_the_pair_can_take(table in tables(), query in queries()) {
-        let choice = table.choose(&query);
-        if let Some(choice) = choice {
-            prop_assert!(query.capabilities.paths.contains(choice.path));
+        if let Some(path) = table.choose(&query) {
+            prop_assert!(query.capabilities.paths.contains(path));
             let refusal =
-                query.capabilities.refusal(choice.path, query.bytes, query.locality, query.vectored);
+                query.capabilities.refusal(path, query.bytes, query.locality, query.vectored);
             prop_assert_eq!(refusal, None);
-            prop_assert_eq!(choice.fragment_bytes != 0, choice.path.is_fragmented());
-            if choice.path == Path::Pipeline {
-                prop_assert!(choice.fragment_bytes <= query.capabilities.max_fragment);
-            }
         }
     }
 
@@ -169,7 +156,7 @@ proptest! {
                 Path::Pipeline
             };
             if bytes < pipeline_below {
-                prop_assert_eq!(table.choose(&query).map(|c| c.path), Some(path), "{}", bytes);
+                prop_assert_eq!(table.choose(&query), Some(path), "{}", bytes);
             }
         }
     }
@@ -187,9 +174,9 @@ proptest! {
         let shorter = table.choose(&query);
         query.bytes = a.max(b);
         if let (Some(shorter), Some(longer)) = (shorter, table.choose(&query))
-            && (longer.path == Path::Inline || longer.path == Path::Eager)
+            && (longer == Path::Inline || longer == Path::Eager)
         {
-            prop_assert!(rank(shorter.path) <= rank(longer.path));
+            prop_assert!(rank(shorter) <= rank(longer));
         }
     }
 }
@@ -200,13 +187,9 @@ fn single_copy_gives_way_to_the_pipeline_first() {
     for long in [Path::Cma, Path::SplitCopy] {
         let table = Table::built_in().with_long_path(long, application);
         let mut query = Query::new(1 << 20, Locality::SharedCache);
-        assert_eq!(table.choose(&query).map(|c| c.path), Some(long));
+        assert_eq!(table.choose(&query), Some(long));
         query.capabilities.demote(long);
-        let choice = table.choose(&query).expect("the pipeline is left");
-        assert_eq!(
-            (choice.path, choice.fragment_bytes),
-            (Path::Pipeline, 32 << 10)
-        );
+        assert_eq!(table.choose(&query), Some(Path::Pipeline));
     }
 }
 
@@ -217,11 +200,7 @@ fn allowed_paths_alone_are_found() {
         for bytes in [0, 8, 5000] {
             let mut query = Query::new(bytes, Locality::SamePackage);
             query.capabilities.paths = PathSet::EMPTY.with(path);
-            assert_eq!(
-                table.choose(&query).map(|c| c.path),
-                Some(path),
-                "{path} {bytes}"
-            );
+            assert_eq!(table.choose(&query), Some(path), "{path} {bytes}");
         }
     }
 }
@@ -231,9 +210,9 @@ fn the_ring_caps_eager_messages() {
     let table = Table::built_in();
     let mut query = Query::new(3000, Locality::SharedCache);
     query.capabilities.max_eager = 2999;
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Pipeline));
+    assert_eq!(table.choose(&query), Some(Path::Pipeline));
     query.bytes = 2999;
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Eager));
+    assert_eq!(table.choose(&query), Some(Path::Eager));
     let thresholds = table.thresholds(
         Locality::SharedCache,
         ReceiverPace::Steady,
@@ -253,13 +232,13 @@ fn the_ring_caps_eager_messages() {
 fn skew_raises_the_eager_limit_to_what_fits() {
     let table = Table::built_in();
     let mut query = Query::new(32 << 10, Locality::OtherPackage);
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Cma));
+    assert_eq!(table.choose(&query), Some(Path::Cma));
     query.pace = ReceiverPace::Slow;
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Eager));
+    assert_eq!(table.choose(&query), Some(Path::Eager));
     query.capabilities.max_eager = 16 << 10;
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::SplitCopy));
+    assert_eq!(table.choose(&query), Some(Path::SplitCopy));
     query.capabilities.demote(Path::SplitCopy);
-    assert_eq!(table.choose(&query).map(|c| c.path), Some(Path::Pipeline));
+    assert_eq!(table.choose(&query), Some(Path::Pipeline));
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Settings {
     /// What follows from the values once all of them are known.
     pub(crate) fn finish(&mut self) {
         if self.sources[Key::StagingBufferBytes as usize] == RowSource::BuiltIn {
-            let longest = self.policy.longest_pipeline_fragment().next_power_of_two();
+            let longest = self.pipeline_fragment().next_power_of_two();
             let bytes = &mut self.values.staging_buffer_bytes;
             *bytes = longest.max(*bytes);
         }

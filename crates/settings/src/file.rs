@@ -4,10 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::path::Path as FilePath;
 
-use limic_policy::{
-    ByteSize, Locality, MAX_FRAGMENT, MIN_FRAGMENT, Path, ReceiverPace, Row, RowSource,
-    built_in_fragment,
-};
+use limic_policy::{ByteSize, Locality, Path, ReceiverPace, Row, RowSource};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -43,7 +40,7 @@ pub(crate) fn read(
     .parse()
 }
 
-const ROW_KEYS: [&str; 6] = ["locality", "when", "up_to", "path", "fragment", "reason"];
+const ROW_KEYS: [&str; 5] = ["locality", "when", "up_to", "path", "reason"];
 
 impl File<'_> {
     fn parse(&self) -> Result<Layer, SettingsError> {
@@ -112,7 +109,11 @@ impl File<'_> {
     }
 
     fn row(&self, table: &DeTable<'_>, at: usize) -> Result<Row, SettingsError> {
-        for name in table.keys() {
+        for (name, value) in table {
+            if name.get_ref() == "fragment" {
+                let instead = "pipeline_fragment before the first table, for all rows";
+                return Err(self.bad(name, value, instead));
+            }
             if !ROW_KEYS.contains(&name.get_ref().as_ref()) {
                 return Err(self.unknown(name, ROW_KEYS));
             }
@@ -147,18 +148,6 @@ impl File<'_> {
         if let Some(accepted) = out_of_place {
             return Err(self.bad(name, value, accepted));
         }
-        let fragment_bytes = match get("fragment") {
-            None => built_in_fragment(path),
-            Some((name, value)) => {
-                let ByteSize(bytes) = self.read(name, value)?;
-                let range = MIN_FRAGMENT..=MAX_FRAGMENT;
-                let accepted = "1K to 16M, a multiple of 64, for path = \"pipeline\" only";
-                u32::try_from(bytes)
-                    .ok()
-                    .filter(|n| path.is_fragmented() && range.contains(n) && n % 64 == 0)
-                    .ok_or_else(|| self.bad(name, value, accepted))?
-            }
-        };
         let reason = match get("reason") {
             None => Cow::Borrowed("set without a reason"),
             Some((name, value)) => match value.get_ref().as_str() {
@@ -173,7 +162,6 @@ impl File<'_> {
             when,
             up_to_bytes,
             path,
-            fragment_bytes,
             source,
             reason,
         })

@@ -24,7 +24,6 @@
 //! when = "usual"             # or slow-receiver; usual if left out
 //! up_to = "256K"             # bytes, inclusive; or unlimited
 //! path = "pipeline"
-//! fragment = "32K"           # built-in if left out
 //! reason = "measured"        # printed with the table
 //! ```
 
@@ -86,8 +85,8 @@ pub struct SegmentSettings {
     /// (`LIMIC_STAGING_BUFFERS`).
     pub staging_buffers: u32,
     /// Bytes of each staging buffer: a power of two, 4 KiB to 16 MiB
-    /// (`LIMIC_STAGING_BUFFER_BYTES`). Unless it is set, it is large enough for the longest
-    /// fragment of the policy table.
+    /// (`LIMIC_STAGING_BUFFER_BYTES`). Unless it is set, it is large enough for a fragment of a
+    /// pipeline.
     pub staging_buffer_bytes: u32,
 }
 
@@ -196,15 +195,14 @@ impl Settings {
             Receiver::Module => return explain::by_module(question),
         };
         let segment = self.segment();
+        let buffer_bytes = segment.staging_buffer_bytes.into();
         let pair = select::Pair {
             table: &self.policy,
             locality,
             capabilities,
-            longest_record: select::longest_record(
-                segment.ring_bytes,
-                segment.staging_buffer_bytes,
-            ),
-            buffer_bytes: segment.staging_buffer_bytes.into(),
+            longest_record: select::longest_record(segment.ring_bytes, buffer_bytes),
+            fragment_bytes: self.pipeline_fragment(),
+            buffer_bytes,
             window: self.pipeline_window(),
             unexpected_budget: self.unexpected_budget_bytes(),
         };

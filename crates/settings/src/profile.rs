@@ -14,7 +14,7 @@ use limic_topology::Summary;
 use crate::SettingsError;
 
 /// Version of the format of profiles; another one is refused.
-pub const PROFILE_VERSION: u32 = 1;
+pub const PROFILE_VERSION: u32 = 2;
 
 /// What a machine is, as far as thresholds depend on it: a profile from another one is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +141,8 @@ pub(crate) fn check(
     };
     if version != PROFILE_VERSION.to_string() {
         return Err(refused(format!(
-            "its format has version {version}, this limic reads version {PROFILE_VERSION}"
+            "its format has version {version}, this limic reads version {PROFILE_VERSION}; run limic \
+             tune again"
         )));
     }
     let Some(machine) = machine else {
@@ -188,7 +189,7 @@ mod tests {
         assert!(this.fields().all(|(_, value)| value.len() < 200));
         let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let mut machine: Vec<_> = this.fields().map(|(n, v)| own(n, v)).collect();
-        let profile = [own("version", "1")];
+        let profile = [own("version", "2")];
         let file = FilePath::new("/p.toml");
         assert_eq!(check(file, Some(&profile), Some(&machine)), Ok(()));
         machine[1].1 = "Z80".to_owned();
@@ -200,6 +201,6 @@ mod tests {
         );
         assert!(check(file, None, Some(&machine)).is_err());
         assert!(check(file, Some(&profile), None).is_err());
-        assert!(check(file, Some(&[own("version", "2")]), Some(&machine)).is_err());
+        assert!(check(file, Some(&[own("version", "1")]), Some(&machine)).is_err());
     }
 }

@@ -7,7 +7,9 @@
 
 use core::time::Duration;
 
-use limic_policy::{INLINE_CAPACITY, LineLatency, MAX_FRAGMENT, MIN_FRAGMENT, Path, PathSet};
+use limic_policy::{
+    INLINE_CAPACITY, LineLatency, MAX_FRAGMENT, MIN_FRAGMENT, PIPELINE_FRAGMENT, Path, PathSet,
+};
 use limic_shm::segment::Shape;
 
 use crate::entry::{Entry, settings};
@@ -45,12 +47,6 @@ settings! {
         |settings| settings.each_locality(|run| run.last().map(|row| row.path.to_string())),
         "path of long messages between processes",
         "pipeline, cma, split-copy or kmod";
-
-        PipelineFragment: Paths "LIMIC_PIPELINE_FRAGMENT" "pipeline_fragment",
-        pub pipeline_fragment: u32 = with_pipeline_fragment, Bytes(is_fragment),
-        Settings::fragments,
-        "bytes of a fragment of a pipelined message",
-        "1K to 16M bytes, a multiple of 64";
 
         InlineMax: Paths "LIMIC_INLINE_MAX" "inline_max",
         pub inline_max: u64 = with_inline_max, Bytes(|n| n <= INLINE_CAPACITY),
@@ -130,6 +126,11 @@ settings! {
         "most bytes of shared memory that an endpoint makes for loans",
         "1M or more bytes (suffix K, M or G), or unlimited";
         "The memory is made as loans are asked for.";
+
+        PipelineFragment: Paths "LIMIC_PIPELINE_FRAGMENT" "pipeline_fragment",
+        pub pipeline_fragment: u32 = PIPELINE_FRAGMENT, Bytes(is_fragment),
+        "bytes of a fragment of a pipelined message",
+        "1K to 16M bytes, a multiple of 64";
 
         Window: Paths "LIMIC_PIPELINE_WINDOW" "pipeline_window",
         pub pipeline_window: u32 = 32, Count(2..=4096),

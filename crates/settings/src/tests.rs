@@ -42,7 +42,6 @@ fn path(settings: &Settings, bytes: u64) -> Path {
         .policy()
         .choose(&query)
         .expect("everything can be done")
-        .path
 }
 
 fn eager_max(settings: &Settings) -> u64 {

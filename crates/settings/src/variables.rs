@@ -68,16 +68,6 @@ impl Settings {
         })
     }
 
-    /// The length of a pipeline's fragments, for each locality.
-    pub(crate) fn fragments(&self) -> String {
-        self.each_locality(|run| {
-            let bytes = self
-                .policy
-                .fragment_bytes(Path::Pipeline, run.first()?.locality);
-            Some(ByteSize(bytes.into()).to_string())
-        })
-    }
-
     /// One text if it is the same between all processes, else one for each locality.
     pub(crate) fn each_locality(&self, of: impl Fn(&[Row]) -> Option<String>) -> String {
         let texts = Locality::BETWEEN_PROCESSES.map(|locality| {

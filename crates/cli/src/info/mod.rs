@@ -137,7 +137,6 @@ struct Threshold {
     /// Longest message in bytes; `None` is no limit.
     up_to_bytes: Option<u64>,
     path: limic::settings::Path,
-    fragment_bytes: Option<u32>,
     source: String,
     reason: String,
 }
@@ -149,7 +148,6 @@ impl Threshold {
             when: row.when.name(),
             up_to_bytes: (row.up_to_bytes != u64::MAX).then_some(row.up_to_bytes),
             path: row.path,
-            fragment_bytes: (row.fragment_bytes != 0).then_some(row.fragment_bytes),
             source: row.source.to_string(),
             reason: row.reason.to_string(),
         }

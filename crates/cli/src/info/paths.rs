@@ -175,9 +175,7 @@ pub(super) fn capabilities(
     if locality != Locality::SameProcess {
         capabilities.demote(Path::SameProcess);
     }
-    let segment = settings.segment();
-    capabilities.max_eager = segment.longest_eager_bytes();
-    capabilities.max_fragment = segment.staging_buffer_bytes;
+    capabilities.max_eager = settings.segment().longest_eager_bytes();
     capabilities
 }
 

@@ -93,20 +93,17 @@ impl Info {
     /// Each row, and below it its reason.
     fn rows(&self) -> String {
         let mut text = format!(
-            "{:13}  {:13}  {:>9}  {:10}  {:>8}  from\n",
-            "locality", "receiver", "up to", "path", "fragment"
+            "{:13}  {:13}  {:>9}  {:10}  from\n",
+            "locality", "receiver", "up to", "path"
         );
         for row in &self.thresholds {
-            let size = |bytes: Option<u64>, none: &str| {
-                bytes.map_or(none.to_owned(), |bytes| ByteSize(bytes).to_string())
-            };
+            let up_to = row.up_to_bytes.unwrap_or(u64::MAX);
             text.push_str(&format!(
-                "{:13}  {:13}  {:>9}  {:10}  {:>8}  {}\n    {}\n",
+                "{:13}  {:13}  {:>9}  {:10}  {}\n    {}\n",
                 row.locality.to_string(),
                 row.when,
-                size(row.up_to_bytes, "unlimited"),
+                ByteSize(up_to).to_string(),
                 row.path.name(),
-                size(row.fragment_bytes.map(u64::from), "-"),
                 row.source,
                 row.reason
             ));

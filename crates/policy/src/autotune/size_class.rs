@@ -33,9 +33,9 @@ const SHARE: u64 = 128;
 const REMEMBERED: usize = 5;
 /// Spells of a try, unless its first one is hopeless. That is not counted, since what the path
 /// needs is not in the caches yet.
-const WINDOWS_OF_A_TRIAL: u32 = 3;
+const SPELLS_OF_A_TRY: u32 = 3;
 /// Counted spells that another path needs before it can win: those of two tries.
-const LEAST_TRIALS: usize = 4;
+const LEAST_TRIED: usize = 4;
 /// Counted spells of the current path before anything is compared with it.
 const LEAST_KNOWN: usize = 3;
 /// A try ends with its first spell, cold as it is, if that reaches no more than this part of the
@@ -119,16 +119,16 @@ pub(super) struct SizeClass {
     /// The candidate that is tried next.
     challenger: usize,
     /// Spells until then.
-    until_trial: u32,
+    until_try: u32,
     /// Spells so far.
-    windows: u32,
+    spells: u32,
     /// And each candidate not before this time.
     not_before_ns: [u64; CANDIDATES.len()],
     /// The candidates that have lost a try since the beginning, or since the rate of the current
     /// one has changed. The others may lose one whatever it costs.
     lost: [bool; CANDIDATES.len()],
     /// Spells left of the try under way.
-    trial_left: u32,
+    left_of_try: u32,
     /// The way of the last spell, and whether the one before it took another.
     last: Candidate,
     cold: bool,
@@ -151,11 +151,11 @@ impl SizeClass {
             current: Candidate::by(table),
             rates: [NONE; CANDIDATES.len()],
             challenger: 0,
-            until_trial: FIRST,
-            windows: 0,
+            until_try: FIRST,
+            spells: 0,
             not_before_ns: [0; CANDIDATES.len()],
             lost: [false; CANDIDATES.len()],
-            trial_left: 0,
+            left_of_try: 0,
             last: Candidate::by(table),
             cold: true,
             lost_ns: 0,
@@ -184,7 +184,7 @@ impl SizeClass {
     /// The way of the next spell.
     pub(super) fn next(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Candidate {
         let way = self.pick(available, now_ns);
-        self.windows = self.windows.wrapping_add(1);
+        self.spells = self.spells.wrapping_add(1);
         self.cold = way != self.last;
         self.last = way;
         way
@@ -202,18 +202,18 @@ impl SizeClass {
         if !available.contains(self.current.path) {
             *self = Self::new(self.table, self.from_bytes, self.non_temporal);
         }
-        if self.trial_left > 0 {
-            self.trial_left -= 1;
+        if self.left_of_try > 0 {
+            self.left_of_try -= 1;
             let challenger = CANDIDATES[self.challenger];
             if self.may_challenge(challenger, available) {
                 return challenger;
             }
         }
-        if self.until_trial > 0 {
-            self.until_trial -= 1;
+        if self.until_try > 0 {
+            self.until_try -= 1;
             return self.current;
         }
-        self.until_trial = EVERY;
+        self.until_try = EVERY;
         if self.rates_of(self.current).count < LEAST_KNOWN {
             return self.current;
         }
@@ -225,7 +225,7 @@ impl SizeClass {
             if self.may_challenge(challenger, available)
                 && (not_before_ns == 0 || now_ns() >= not_before_ns)
             {
-                self.trial_left = WINDOWS_OF_A_TRIAL - 1;
+                self.left_of_try = SPELLS_OF_A_TRY - 1;
                 return challenger;
             }
             self.challenger = (self.challenger + 1) % CANDIDATES.len();
@@ -259,7 +259,7 @@ impl SizeClass {
         self.rates[index].add(rate);
         if way == self.current {
             let median = self.rates[index].median();
-            if self.rates[index].count < LEAST_KNOWN || self.windows < FIRST {
+            if self.rates[index].count < LEAST_KNOWN || self.spells < FIRST {
                 return false;
             }
             if self.usual == 0.0 {
@@ -268,7 +268,7 @@ impl SizeClass {
                 // Time to look around.
                 self.usual = median;
                 self.not_before_ns = [0; CANDIDATES.len()];
-                self.until_trial = 0;
+                self.until_try = 0;
                 self.lost = [false; CANDIDATES.len()];
             }
             return false;
@@ -276,22 +276,22 @@ impl SizeClass {
         if mine == 0.0 {
             return false;
         }
-        let trials = self.rates[index].count;
-        if trials >= LEAST_TRIALS && self.rates[index].median() > mine * MARGIN {
+        let tried = self.rates[index].count;
+        if tried >= LEAST_TRIED && self.rates[index].median() > mine * MARGIN {
             if let Some(before) = index_of(self.current) {
                 // It has to win anew to come back.
                 self.rates[before] = Rates::default();
             }
             self.lost_ns = 0;
-            self.trial_left = 0;
+            self.left_of_try = 0;
             self.current = way;
             self.usual = 0.0;
-            self.until_trial = EVERY;
+            self.until_try = EVERY;
             return true;
         }
-        if trials < LEAST_TRIALS && rate > mine {
+        if tried < LEAST_TRIED && rate > mine {
             // It is known soon whether that was chance.
-            self.until_trial = 2;
+            self.until_try = 2;
             return false;
         }
         self.has_lost(index, now_ns);
@@ -302,7 +302,7 @@ impl SizeClass {
     fn has_lost(&mut self, index: usize, now_ns: u64) {
         self.rates[index] = Rates::default();
         self.challenger = (self.challenger + 1) % CANDIDATES.len();
-        self.trial_left = 0;
+        self.left_of_try = 0;
         let lost_ns = core::mem::take(&mut self.lost_ns);
         if self.lost[index] {
             self.not_before_ns[index] = now_ns.saturating_add(lost_ns.saturating_mul(SHARE));
@@ -314,7 +314,7 @@ impl SizeClass {
     /// nevertheless.
     pub(super) fn may_skip(&self) -> bool {
         let known = self.rates_of(self.current).count >= LEAST_KNOWN;
-        known && self.windows % SAMPLED != 0
+        known && self.spells % SAMPLED != 0
     }
 
     fn rates_of(&self, way: Candidate) -> Rates {
@@ -323,7 +323,7 @@ impl SizeClass {
 
     /// The try of a way was spoilt: none before `quiet_ns`.
     pub(super) fn spoilt(&mut self, quiet_ns: u64) {
-        self.trial_left = 0;
+        self.left_of_try = 0;
         for not_before_ns in &mut self.not_before_ns {
             *not_before_ns = quiet_ns.max(*not_before_ns);
         }

@@ -13,6 +13,8 @@ use limic_shm::sync::{Ordering, fence};
 const STALLED: usize = 1;
 /// Some rings are read apart (`progress::apart`).
 const APART: usize = 2;
+/// Peers have switched to private rings that are not read yet.
+const SWITCHED: usize = 4;
 
 /// Where a status line says whether its owner holds too many unexpected bytes: 1 or 0.
 pub(crate) const OVER_BUDGET: usize = 0;
@@ -30,8 +32,8 @@ pub(crate) struct OwnMemory {
     free_words: Vec<u32>,
     /// Where this endpoint says which region of a peer it accesses.
     access: Accessing<Mapped>,
-    /// Which rings hold records that wait: [`STALLED`], [`APART`]. As wide as the lengths that
-    /// progress looks at with it, so that one comparison serves for all.
+    /// Which rings hold records that wait: [`SWITCHED`], [`STALLED`], [`APART`]. As wide as the
+    /// lengths that progress looks at with it, so that one comparison serves for all.
     waiting: usize,
 }
 
@@ -68,13 +70,11 @@ impl OwnMemory {
     /// The peer's further records come through its private ring.
     pub(crate) fn ring_switched(&mut self, ring: u32, peer: u32) {
         self.switched.push((ring, peer));
-    }
-
-    pub(crate) fn has_switched(&self) -> bool {
-        !self.switched.is_empty()
+        self.waiting |= SWITCHED;
     }
 
     pub(crate) fn take_switched(&mut self) -> Vec<(u32, u32)> {
+        self.waiting &= !SWITCHED;
         core::mem::take(&mut self.switched)
     }
 

@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 
 use limic::internals::{
-    INLINE_CAPACITY, Locality, Query, ReceiverPace, Row, RowSource, SLOW_RECEIVER_EAGER, Table,
+    INLINE_CAPACITY, Locality, PIPELINE_FRAGMENT, Query, ReceiverPace, Row, RowSource,
+    SLOW_RECEIVER_EAGER, Table,
 };
 use limic::settings::{ByteSize, Path};
 
@@ -53,14 +54,13 @@ pub(super) type Measured = BTreeMap<u64, BTreeMap<Way, Times>>;
 
 /// The path that the built-in table takes for a message.
 fn built_in(locality: Locality, bytes: u64) -> Path {
-    let choice = Table::built_in().choose(&Query::new(bytes, locality));
-    choice.map_or(Path::Pipeline, |choice| choice.path)
+    let chosen = Table::built_in().choose(&Query::new(bytes, locality));
+    chosen.unwrap_or(Path::Pipeline)
 }
 
-/// The pipeline's fragment for a locality: the built-in one, unless another is clearly better over
-/// all long messages.
-pub(super) fn fragment(locality: Locality, measured: &Measured) -> u32 {
-    let built_in = Table::built_in().fragment_bytes(Path::Pipeline, locality);
+/// The pipeline's fragment: the built-in one, unless another is clearly better over all long
+/// messages.
+pub(super) fn fragment(measured: &Measured) -> u32 {
     // The mean over the sizes where the fragment makes a difference.
     let mean = |fragment_bytes: u32| {
         let way = Way {
@@ -73,8 +73,8 @@ pub(super) fn fragment(locality: Locality, measured: &Measured) -> u32 {
             .collect();
         (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
     };
-    let Some(incumbent) = mean(built_in) else {
-        return built_in;
+    let Some(incumbent) = mean(PIPELINE_FRAGMENT) else {
+        return PIPELINE_FRAGMENT;
     };
     let ways = measured.values().flat_map(|ways| ways.keys());
     let others = ways.filter(|way| way.path == Path::Pipeline);
@@ -83,13 +83,13 @@ pub(super) fn fragment(locality: Locality, measured: &Measured) -> u32 {
         .min_by(|one, other| one.1.total_cmp(&other.1));
     match best {
         Some((fragment_bytes, time)) if time < incumbent * MARGIN => fragment_bytes,
-        _ => built_in,
+        _ => PIPELINE_FRAGMENT,
     }
 }
 
 /// The rows of a locality. At the sizes of `kept` the built-in path stays, whatever was measured.
 pub(super) fn rows(locality: Locality, measured: &Measured, kept: &[u64]) -> Vec<Row> {
-    let fragment_bytes = fragment(locality, measured);
+    let fragment_bytes = fragment(measured);
     let best = |bytes: u64, ways: &BTreeMap<Way, Times>, incumbent: Path| {
         let times = |path: Path| {
             let fragment_bytes = if path == Path::Pipeline {
@@ -130,7 +130,7 @@ pub(super) fn rows(locality: Locality, measured: &Measured, kept: &[u64]) -> Vec
             .map_or(Path::Pipeline, |(way, _)| way.path)
     };
     settle(&mut taken, best_long);
-    make_rows(locality, &taken, fragment_bytes)
+    make_rows(locality, &taken)
 }
 
 /// Takes back what stands alone, and what would mix eager messages with longer ones that are not:
@@ -159,19 +159,14 @@ fn settle(taken: &mut [(u64, Path, Path)], best_long: impl Fn(u64) -> Path) {
     }
 }
 
-fn make_rows(locality: Locality, taken: &[(u64, Path, Path)], fragment_bytes: u32) -> Vec<Row> {
+fn make_rows(locality: Locality, taken: &[(u64, Path, Path)]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut row = |when, up_to_bytes, path: Path, reason: String| {
-        let fragment_bytes = match path {
-            Path::Pipeline => fragment_bytes,
-            _ => Table::built_in().fragment_bytes(path, locality),
-        };
         rows.push(Row {
             locality,
             when,
             up_to_bytes,
             path,
-            fragment_bytes,
             source: RowSource::Profile,
             reason: reason.into(),
         });

@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use limic::internals::{INLINE_CAPACITY, Locality, ReceiverPace, Row, Table};
+use limic::internals::{INLINE_CAPACITY, Locality, PIPELINE_FRAGMENT, ReceiverPace, Row};
 use limic::settings::{ByteSize, CopyInstructions, LineLatency, Path, Settings, SettingsBuilder};
 use limic::topology::Place;
 use limic_measure::control::Control;
@@ -25,8 +25,8 @@ use super::choice::{self, Measured, Times, Way};
 const SIZES: std::ops::RangeInclusive<u32> = 6..=22;
 /// Shorter messages never leave the eager path: a rendezvous is several round trips.
 const SHORTEST_LONG: u64 = 512;
-/// Chunks of the pipeline that are tried beside the built-in one.
-const FRAGMENTS: [u32; 3] = [16 << 10, 32 << 10, 64 << 10];
+/// Fragments of the pipeline that are tried.
+const FRAGMENTS: [u32; 3] = [16 << 10, PIPELINE_FRAGMENT, 64 << 10];
 /// Rounds; the median counts.
 const ROUNDS: usize = 3;
 /// Bytes that a stream moves at least in a round.
@@ -46,6 +46,8 @@ pub(super) struct Findings {
     pub(super) seconds: f64,
     pub(super) points: Vec<Point>,
     pub(super) rows: Vec<FoundRow>,
+    /// Bytes of the pipeline's best fragment.
+    pub(super) fragment_bytes: u32,
     pub(super) compared: Vec<Compared>,
     /// What was not measured, or taken back, and why.
     pub(super) notes: Vec<String>,
@@ -68,7 +70,6 @@ pub(super) struct FoundRow {
     pub(super) when: String,
     pub(super) up_to_bytes: u64,
     pub(super) path: String,
-    pub(super) fragment_bytes: u32,
     pub(super) reason: String,
 }
 
@@ -156,7 +157,7 @@ impl Bench {
         seconds: f64,
     ) -> Result<Findings, MeasureError> {
         let begin = Instant::now();
-        let mut ways = self.open(locality)?;
+        let mut ways = self.open()?;
         let points: Vec<(usize, u64)> = (0..ways.len())
             .flat_map(|index| SIZES.map(move |log| (index, 1_u64 << log)))
             .filter(|(index, bytes)| is_measured(ways[*index].way, *bytes))
@@ -197,8 +198,9 @@ impl Bench {
             }
         }
         drop(ways);
+        let fragment_bytes = choice::fragment(&measured);
         let mut rows = choice::rows(locality, &measured, &[]);
-        let mut compared = self.compare(locality, &rows)?;
+        let mut compared = self.compare(locality, &rows, fragment_bytes)?;
         let worse: Vec<u64> = compared
             .iter()
             .filter(|size| size.paths[0] != size.paths[1])
@@ -212,7 +214,7 @@ impl Bench {
                 names.join(", ")
             ));
             rows = choice::rows(locality, &measured, &worse);
-            compared = self.compare(locality, &rows)?;
+            compared = self.compare(locality, &rows, fragment_bytes)?;
         }
         self.progress.finish_and_clear();
         let points = measured.iter().flat_map(|(bytes, ways)| {
@@ -229,24 +231,16 @@ impl Bench {
             seconds: begin.elapsed().as_secs_f64(),
             points: points.collect(),
             rows: rows.iter().map(found_row).collect(),
+            fragment_bytes,
             compared,
             notes: std::mem::take(&mut self.notes),
         })
     }
 
     /// Endpoints for every way, each forced.
-    fn open(&mut self, locality: Locality) -> Result<Vec<Ways>, MeasureError> {
-        let own_fragment = Table::built_in().fragment_bytes(Path::Pipeline, locality);
-        let mut fragments = FRAGMENTS.to_vec();
-        if !fragments.contains(&own_fragment) {
-            fragments.push(own_fragment);
-        }
+    fn open(&mut self) -> Result<Vec<Ways>, MeasureError> {
         let mut ways = vec![(Path::Eager, 0), (Path::Cma, 0), (Path::SplitCopy, 0)];
-        ways.extend(
-            fragments
-                .into_iter()
-                .map(|fragment| (Path::Pipeline, fragment)),
-        );
+        ways.extend(FRAGMENTS.map(|fragment| (Path::Pipeline, fragment)));
         ways.into_iter()
             .map(|(path, fragment_bytes)| {
                 let builder = self.plain();
@@ -341,13 +335,19 @@ impl Bench {
     }
 
     /// The built-in table and the one with `rows`, in turn.
-    fn compare(&mut self, locality: Locality, rows: &[Row]) -> Result<Vec<Compared>, MeasureError> {
+    fn compare(
+        &mut self,
+        locality: Locality,
+        rows: &[Row],
+        fragment_bytes: u32,
+    ) -> Result<Vec<Compared>, MeasureError> {
         let way = Way {
             path: Path::Eager,
             fragment_bytes: 0,
         };
         let mut built_in = self.lane(way, self.plain())?;
-        let mut tuned = self.lane(way, self.plain().rows(rows.iter().cloned()))?;
+        let tuned = self.plain().rows(rows.iter().cloned());
+        let mut tuned = self.lane(way, tuned.pipeline_fragment(fragment_bytes))?;
         let mut compared = Vec::new();
         for bytes in SIZES.map(|log| 1_u64 << log) {
             self.progress
@@ -412,7 +412,6 @@ fn found_row(row: &Row) -> FoundRow {
         .to_owned(),
         up_to_bytes: row.up_to_bytes,
         path: row.path.name().to_owned(),
-        fragment_bytes: row.fragment_bytes,
         reason: row.reason.to_string(),
     }
 }

@@ -139,6 +139,7 @@ fn perform(args: &Args) -> Result<(), MeasureError> {
     if let Some(copy) = copy {
         kept.set_copy(copy);
     }
+    kept.set_fragment(&all);
     if !kept.localities().is_empty() {
         notice(format_args!(
             "the rows of {} were measured before, and stay",

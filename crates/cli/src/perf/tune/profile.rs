@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path as FilePath;
 
+use limic::internals::PIPELINE_FRAGMENT;
 use limic::settings::{ByteSize, CopyInstructions, MachineKey, PROFILE_VERSION, Settings};
 use limic_measure::MeasureError;
 use limic_measure::machine::date;
@@ -58,6 +59,20 @@ impl Kept {
         };
     }
 
+    /// The same with the pipeline's fragment, which is one for all localities: the built-in one if
+    /// they differ.
+    pub(super) fn set_fragment(&mut self, all: &[Findings]) {
+        let mut lengths = all.iter().map(|findings| findings.fragment_bytes);
+        let best = lengths.next().unwrap_or(PIPELINE_FRAGMENT);
+        let key = "pipeline_fragment";
+        if best == PIPELINE_FRAGMENT || lengths.any(|other| other != best) {
+            self.settings.remove(key);
+        } else {
+            let bytes = ByteSize(best.into()).to_string();
+            self.settings.insert(key.to_owned(), bytes.into());
+        }
+    }
+
     /// The localities whose rows stay.
     pub(super) fn localities(&self) -> Vec<&str> {
         let localities = self
@@ -102,10 +117,6 @@ pub(super) fn text(all: &[Findings], kept: &Kept) -> String {
             text.push_str("[[rows]]\n");
             for (name, value) in fields {
                 text.push_str(&format!("{name} = {}\n", quoted(&value)));
-            }
-            if row.fragment_bytes != 0 {
-                let fragment = ByteSize(u64::from(row.fragment_bytes));
-                text.push_str(&format!("fragment = {}\n", quoted(&fragment.to_string())));
             }
             text.push_str(&format!("reason = {}\n", quoted(&row.reason)));
         }
@@ -184,7 +195,6 @@ mod tests {
             when: "usual".to_owned(),
             up_to_bytes: 16 << 10,
             path: path.to_owned(),
-            fragment_bytes: 0,
             reason: format!("of {path}"),
         };
         Findings {
@@ -193,6 +203,7 @@ mod tests {
             seconds: 1.0,
             points: Vec::new(),
             rows: vec![row],
+            fragment_bytes: PIPELINE_FRAGMENT,
             compared: Vec::new(),
             notes: Vec::new(),
         }
@@ -238,6 +249,23 @@ mod tests {
         assert!(text(&[], &kept).contains("copy = \"rep-movsb\""));
         kept.set_copy(CopyInstructions::Auto);
         assert!(!text(&[], &kept).contains("copy ="));
+    }
+
+    #[test]
+    fn a_fragment_is_written_if_all_localities_want_it() {
+        let want = |bytes| Findings {
+            fragment_bytes: bytes,
+            ..findings("shared-cache", "pipeline")
+        };
+        let mut kept = Kept::default();
+        kept.set_fragment(&[want(64 << 10), want(64 << 10)]);
+        let whole = text(&[], &kept);
+        assert!(
+            whole.starts_with("# ") && whole.contains("pipeline_fragment = \"64K\"\n"),
+            "{whole}"
+        );
+        kept.set_fragment(&[want(64 << 10), want(PIPELINE_FRAGMENT)]);
+        assert_eq!(kept, Kept::default());
     }
 
     #[test]

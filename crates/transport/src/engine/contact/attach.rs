@@ -98,7 +98,7 @@ pub(crate) fn attach(cx: &mut Cx, peer: u32, index: u32, greeting: &Greeting, ma
     cx.counters.event(Event::Attached);
     let same_process = greeting.process == crate::same_process::identity();
     let ring_bytes = mapped.segment.shape().ring_bytes;
-    let longest_record = select::longest_record(ring_bytes, capabilities.max_fragment);
+    let longest_record = select::longest_record(ring_bytes, cx.staging.buffer_bytes);
     let pair = ShmPair::new(Met {
         out: Outbound::new(
             mapped.producer,
@@ -139,7 +139,6 @@ fn single_copy(
         paths: allowed,
         max_inline: INLINE_CAPACITY,
         max_eager: LONGEST_EAGER,
-        max_fragment: u32::try_from(cx.staging.buffer_bytes).unwrap_or(u32::MAX),
     };
     let cma = if !allowed.contains(Path::Cma) && !allowed.contains(Path::SplitCopy) {
         RemoteProcess::none("switched off by the settings")

@@ -82,6 +82,7 @@ pub(crate) fn update_routes(cx: &mut Cx, peer: u32) {
         locality: now,
         capabilities: pair.nearness.capabilities,
         longest_record: pair.out.longest_record(),
+        fragment_bytes: settings.pipeline_fragment(),
         buffer_bytes,
         window: settings.pipeline_window(),
         unexpected_budget: settings.unexpected_budget_bytes(),

@@ -27,7 +27,6 @@ pub(crate) fn has_work(cx: &Cx) -> bool {
 #[inline(always)]
 pub(crate) fn has_slow_work(cx: &Cx) -> bool {
     has_work(cx)
-        | cx.memory.has_switched()
         | !cx.peers.notes.is_empty()
         | !cx.transfers.loans.is_empty()
         | cx.fabric.is_active()

@@ -1,9 +1,9 @@
 //! The protocols: what is sent when, and in which memory the bytes move.
 //!
-//! Sending: `attempt` tries, and what does not go at once sets out by `send`. A message leaves whole
-//! (`eager`), in `fragments`, ahead of a slow receiver (`send_ahead`), or is offered (`offer`);
-//! `packets`, `long_packets` and `loopback` are for peers that share no memory with this endpoint,
-//! and for itself. `loans`: messages that lie in an arena already.
+//! Sending: `attempt` tries, and what does not go at once sets out by `send`. A message leaves
+//! whole (`eager`), in `fragments`, ahead of a slow receiver (`send_ahead`), or is offered
+//! (`offer`); `packets`, `long_packets` and `loopback` are for peers that share no memory with this
+//! endpoint, and for itself. `loans`: messages that lie in an arena already.
 //!
 //! Receiving: `receive` and `unexpected`, `staged` for bytes in a staging buffer, `assembly` for
 //! fragments, `receive_target` for where bytes of a message go, `arena_message` for what lies in an

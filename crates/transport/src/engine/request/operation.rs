@@ -196,7 +196,7 @@ pub(crate) struct Incoming {
     pub(crate) confirm: bool,
     /// For a write into a region of this endpoint: the region's position.
     pub(crate) region: Option<u32>,
-    /// The sample window that measures it, if one does; see `limic_policy::autotune`.
+    /// The spell that measures it, if one does; see `limic_policy::autotune`.
     pub(crate) sample: Option<u32>,
 }
 
