@@ -5,8 +5,6 @@ use limic_pools::staging::StagingPool;
 use limic_shm::idle::Wakeup;
 
 use super::fabric::FabricChannel;
-use super::heap::HeapArenas;
-use super::help::Help;
 use super::identity::Identity;
 use super::matching::Matching;
 use super::memory::OwnMemory;
@@ -34,9 +32,7 @@ pub(crate) struct Cx {
     pub(crate) quarantine: Quarantine,
     pub(crate) staging: StagingPool,
     pub(crate) arenas: Arenas,
-    pub(crate) heap: HeapArenas,
     pub(crate) regions: Regions,
-    pub(crate) help: Help,
     pub(crate) transfers: Transfers,
     pub(crate) fabric: FabricChannel,
     pub(crate) wakeup: Wakeup,

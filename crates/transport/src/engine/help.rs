@@ -53,8 +53,8 @@ pub(crate) struct Piece {
     count: u32,
 }
 
-impl Help {
-    pub(crate) fn new() -> Self {
+impl Default for Help {
+    fn default() -> Self {
         let now = Instant::now();
         Self {
             share: TimeShare::new(PARTS, AT_ONCE, now),
@@ -68,7 +68,9 @@ impl Help {
             shares_processor: false,
         }
     }
+}
 
+impl Help {
     /// Whether there are more endpoints than processors.
     pub(crate) fn set_shares_processor(&mut self, shares: bool) {
         self.shares_processor = shares;
@@ -195,7 +197,7 @@ mod tests {
     /// Turns in which somebody asks for a piece, and something else moves in one of `every`: in how
     /// many of them there was help, and how long all took.
     fn turns(shares_processor: bool, every: u32) -> (u32, Duration) {
-        let mut help = Help::new();
+        let mut help = Help::default();
         help.set_shares_processor(shares_processor);
         let begun = Instant::now();
         let (mut now, mut helped) = (begun, 0);

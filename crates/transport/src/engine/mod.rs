@@ -138,8 +138,8 @@ impl Engine {
     fn slow_work(&mut self, drained: bool) -> bool {
         self.ensure_own();
         let mut moved = false;
-        let helped = self.cx.help.count();
-        self.cx.help.begin_turn();
+        let helped = self.cx.regions.help.count();
+        self.cx.regions.help.begin_turn();
         let now_and_then = self.turns % SOCKETS_WHILE_BUSY == 0;
         if now_and_then {
             locality::check_cpu(&mut self.cx);
@@ -152,7 +152,7 @@ impl Engine {
                 self.say_awaited(Awaited::Polled);
             }
         }
-        if self.cx.heap.has_known() {
+        if self.cx.transfers.heap.has_known() {
             arena_message::retire_gone(&mut self.cx);
         }
         for (ring, peer) in self.cx.memory.take_switched() {
@@ -169,8 +169,8 @@ impl Engine {
         if self.cx.memory.take_stalled() || now_and_then {
             moved |= connections::poll(&mut self.cx, Some(Duration::ZERO));
         }
-        if drained || moved && helped == self.cx.help.count() {
-            self.cx.help.others_moved();
+        if drained || moved && helped == self.cx.regions.help.count() {
+            self.cx.regions.help.others_moved();
         }
         moved | self.handle_notes()
     }

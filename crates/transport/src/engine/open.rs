@@ -14,8 +14,6 @@ use limic_topology::OwnPlace;
 
 use super::cx::Cx;
 use super::fabric::FabricChannel;
-use super::heap::HeapArenas;
-use super::help::Help;
 use super::identity::Identity;
 use super::matching::Matching;
 use super::memory::OwnMemory;
@@ -80,9 +78,7 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
             BUFFERS_IN_FRAGMENT * u64::from(shape.staging_buffer_bytes),
         ),
         arenas: Arenas::new(loan_flags, placement, loan_bytes),
-        heap: HeapArenas::default(),
         regions: Regions::default(),
-        help: Help::new(),
         transfers: Transfers::new(
             Device::open(settings.allowed().contains(Path::Kmod)),
             OwnSplits::new(&segment),

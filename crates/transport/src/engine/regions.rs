@@ -15,6 +15,7 @@ use limic_shm::ring::Mapped;
 use limic_shm::segment::OwnSegment;
 use limic_shm::world::Instant;
 
+use super::help::Help;
 use super::peer::inquiry::Inquiry;
 use crate::parts::Parts;
 use crate::raw::{Access, RawSliceMut, RegionId};
@@ -74,6 +75,8 @@ pub(crate) struct Regions {
     by_key: HashMap<u64, u32>,
     /// Of one at a time: the call blocks.
     revoke: Option<Revoke>,
+    /// The time that help with accesses takes.
+    pub(crate) help: Help,
 }
 
 impl Regions {

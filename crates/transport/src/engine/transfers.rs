@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::engine::heap::HeapArenas;
 use crate::engine::request::Slot;
 use crate::engine::splits::OwnSplits;
 use crate::kmod::Device;
@@ -25,6 +26,8 @@ pub(crate) struct Transfers {
     pub(crate) copies: VecDeque<Slot>,
     /// Where both ends say how far they are with copies of which each does a part.
     pub(crate) splits: OwnSplits,
+    /// What peers know of the memory from which messages go without a copy by this side.
+    pub(crate) heap: HeapArenas,
     /// Loans that went as ordinary messages, by request.
     pub(crate) loans: Vec<(RequestId, u64)>,
     /// Bytes that still go as if the receiver did not run beside the sender.
@@ -39,6 +42,7 @@ impl Transfers {
             asked_by: VecDeque::new(),
             copies: VecDeque::new(),
             splits,
+            heap: HeapArenas::default(),
             loans: Vec::new(),
             oversubscribed: 0,
             kmod,

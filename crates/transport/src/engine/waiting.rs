@@ -61,7 +61,7 @@ impl Engine {
     /// that finds no receive, or an access to a region.
     #[inline(always)]
     fn unasked(&self) -> (u32, u32) {
-        (self.cx.matching.kept(), self.cx.help.count())
+        (self.cx.matching.kept(), self.cx.regions.help.count())
     }
 
     /// One step of a wait after progress that moved nothing.
@@ -117,7 +117,7 @@ impl Engine {
             return false;
         }
         self.cx.fabric.arm();
-        self.cx.help.end_rest();
+        self.cx.regions.help.end_rest();
         // Pairs with the senders' look at the flag: what was published before they looked is seen
         // now.
         if self.progress() {

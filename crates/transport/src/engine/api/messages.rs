@@ -81,7 +81,7 @@ impl Engine {
             // Who receives one message after the other must not keep the other peers from theirs.
             // What comes from this source would be unexpected if it were taken now.
             self.bypassed = 0;
-            self.cx.help.others_moved();
+            self.cx.regions.help.others_moved();
             self.polled = Polled::default();
             self.poll_except(Some(source));
         }

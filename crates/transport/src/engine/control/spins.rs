@@ -23,5 +23,7 @@ pub(crate) fn update_spins(cx: &mut Cx) {
         spins
     };
     cx.wakeup.set_spins(spins, limit);
-    cx.help.set_shares_processor(cx.wakeup.is_oversubscribed());
+    cx.regions
+        .help
+        .set_shares_processor(cx.wakeup.is_oversubscribed());
 }

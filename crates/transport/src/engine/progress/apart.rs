@@ -54,12 +54,12 @@ impl ReceiveRings {
     /// Takes from rings that are read apart what is not to stay there. True if there was anything.
     #[cold]
     pub(crate) fn drain_apart(&mut self, cx: &mut Cx) -> bool {
-        let rests = cx.help.rests();
+        let rests = cx.regions.help.rests();
         let mut moved = false;
         if self.shared_timed > 0 && !rests {
-            let piece = cx.help.begin();
+            let piece = cx.regions.help.begin();
             moved |= self.drain_shared(cx);
-            if !cx.help.end(piece) {
+            if !cx.regions.help.end(piece) {
                 self.shared_timed -= 1;
             }
         }
@@ -72,14 +72,14 @@ impl ReceiveRings {
                     at += 1;
                     continue;
                 }
-                let piece = cx.help.begin();
+                let piece = cx.regions.help.begin();
                 if input.deliver(cx, is_held_back) {
                     moved = true;
                     if served {
-                        cx.help.note();
+                        cx.regions.help.note();
                     }
                 }
-                let helped = cx.help.end(piece);
+                let helped = cx.regions.help.end(piece);
                 input.timed = if helped {
                     LOOKS
                 } else {

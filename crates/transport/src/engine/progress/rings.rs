@@ -133,12 +133,12 @@ impl ReceiveRings {
             match self.shared.peek() {
                 Ok(Peek::Empty) => break,
                 Ok(Peek::Ready(from, record)) => {
-                    let helped = cx.help.count();
+                    let helped = cx.regions.help.count();
                     if !on_shared_record(cx, from, record.kind, record.tag, &record) {
                         cx.memory.stall();
                         break;
                     }
-                    if helped != cx.help.count() {
+                    if helped != cx.regions.help.count() {
                         self.shared_timed = LOOKS;
                         cx.memory.set_apart(true);
                     }
@@ -326,7 +326,7 @@ fn on_shared_record(cx: &mut Cx, from: u32, kind: u8, tag: u64, record: &impl So
     }
     let busy = private_ring::is_earned(peer);
     if peer.served > 0 {
-        cx.help.note();
+        cx.regions.help.note();
     }
     dispatch::on_record(cx, from, kind, tag, record);
     if busy {

@@ -196,7 +196,7 @@ pub(crate) fn retire(cx: &mut Cx, arenas: &[u32]) {
 /// The same of the heap's arenas that the process has given back.
 #[cold]
 pub(crate) fn retire_gone(cx: &mut Cx) {
-    let gone = cx.heap.retire();
+    let gone = cx.transfers.heap.retire();
     retire(cx, &gone);
 }
 
@@ -210,7 +210,7 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
     let Some(connection) = cx.sockets.get(index) else {
         return false;
     };
-    let of_heap = cx.heap.descriptor(number);
+    let of_heap = cx.transfers.heap.descriptor(number);
     let of_heap = of_heap.as_ref().map(|(fd, bytes)| (fd.as_fd(), *bytes));
     let Some((fd, bytes)) = of_heap.or_else(|| cx.arenas.descriptor(number)) else {
         return false;

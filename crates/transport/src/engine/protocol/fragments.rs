@@ -203,13 +203,13 @@ pub(crate) fn wait_for_room(cx: &mut Cx, to: u32, slot: Slot) {
 /// Pushes fragments of what receivers asked for, to each the oldest first. True if bytes moved.
 pub(crate) fn push_asked(cx: &mut Cx) -> bool {
     let mut moved = false;
-    let rests = cx.help.rests();
+    let rests = cx.regions.help.rests();
     for _ in 0..cx.transfers.asked_by.len() {
         let Some(to) = cx.transfers.asked_by.pop_front() else {
             break;
         };
         let serves = cx.peers.get(to).is_some_and(|peer| peer.served > 0);
-        let piece = serves.then(|| cx.help.begin());
+        let piece = serves.then(|| cx.regions.help.begin());
         // Where the oldest has no room, none has.
         while let Some(slot) = front_asked(cx, to) {
             let helps = serves && is_help(cx, slot);
@@ -219,7 +219,7 @@ pub(crate) fn push_asked(cx: &mut Cx) -> bool {
             };
             moved |= went;
             if went && helps {
-                cx.help.note();
+                cx.regions.help.note();
             }
             if !over {
                 cx.transfers.asked_by.push_back(to);
@@ -230,7 +230,7 @@ pub(crate) fn push_asked(cx: &mut Cx) -> bool {
             }
         }
         if let Some(piece) = piece {
-            cx.help.end(piece);
+            cx.regions.help.end(piece);
         }
     }
     moved

@@ -72,6 +72,6 @@ fn heap_place(cx: &mut Cx, to: u32, slot: Slot) -> Option<HeapPlace> {
     if !cx.peers.pair(to)?.routes.may_stay(sending.data.len()) {
         return None;
     }
-    let place = cx.heap.place(sending.data.slices())?;
+    let place = cx.transfers.heap.place(sending.data.slices())?;
     arena_message::send_arena(cx, to, place.arena).then_some(place)
 }

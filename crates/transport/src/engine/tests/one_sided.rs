@@ -224,7 +224,7 @@ fn messages_move_while_help_rests_and_help_goes_on_where_nothing_moves() {
     });
     tags(&mut owner, of_other);
 
-    owner.cx.help.rest_for_long();
+    owner.cx.regions.help.rest_for_long();
     let reads = post_reads(&mut peer, (of_owner, key), &mut room, READS);
     let mut done = vec![false; READS];
     let mut test = |peer: &mut Engine| {
