@@ -92,8 +92,7 @@ settings! {
 
         StagingBufferBytes: Memory "LIMIC_STAGING_BUFFER_BYTES" "staging_buffer_bytes",
         staging_buffer_bytes: u32 = Shape::DEFAULT.staging_buffer_bytes, Bytes(is_area),
-        "bytes of a staging buffer; at least the longest fragment of a pipeline if this is not \
-         set",
+        "bytes of a staging buffer; at least a fragment of a pipeline if this is not set",
         "a power of two of bytes from 4K to 16M";
 
         Spin: Waiting "LIMIC_SPIN_US" "spin_us",
@@ -146,8 +145,8 @@ settings! {
 
         Patience: Waiting "LIMIC_PATIENCE_MS" "patience_ms",
         pub patience: Duration = Duration::from_secs(30), Millis(0..=3_600_000),
-        "milliseconds after which a blocking call says once, on standard error, what it waits \
-         for; 0 never",
+        "milliseconds after which a call that waits, or who polls in vain, is told once, on \
+         standard error, what is waited for; 0 never",
         "0 to 3600000 milliseconds";
 
         Skew: Paths "LIMIC_SKEW" "skew",

@@ -410,11 +410,8 @@ impl Arenas {
 
     /// A peer is about to be forgotten, and its process (a pidfd, if there is one) may live on.
     pub fn keep_for_living(&mut self, peer: u32, pid: i32, process: Option<&OwnedFd>) {
-        let mut sent = self.slots.sent();
-        let holds_some =
-            sent.any(|slot| self.slots.peer(slot) == peer && !self.slots.is_back(slot));
         let known = self.living_holders.iter().any(|(known, ..)| *known == peer);
-        if holds_some && !known && !process.is_some_and(has_ended) {
+        if holds_some(&self.slots, peer) && !known && !process.is_some_and(has_ended) {
             // Without a free descriptor for the copy it is as without a pidfd.
             let process = process.and_then(|process| process.try_clone().ok());
             let process = process.map(world::opened);
@@ -422,10 +419,15 @@ impl Arenas {
         }
     }
 
-    /// How many peers of a process are kept: each takes a descriptor.
-    pub fn count_of(&self, pid: i32) -> usize {
+    /// How many descriptors are kept for peers of a process that have left and hold something.
+    pub fn count_of(&mut self, pid: i32) -> usize {
+        self.take_from_ended();
+        let slots = &self.slots;
+        self.living_holders
+            .retain(|(peer, ..)| holds_some(slots, *peer));
         let holders = self.living_holders.iter();
-        holders.filter(|(_, known, _)| *known == pid).count()
+        let kept = holders.filter(|(_, known, process)| *known == pid && process.is_some());
+        kept.count()
     }
 
     /// Takes back what a failed peer held, except for what its process may still read: a received
@@ -460,4 +462,10 @@ impl Arenas {
         let arena = self.arenas.get(number as usize)?.as_ref()?;
         Some((arena.arena.fd(), arena.arena.bytes()))
     }
+}
+
+/// Whether a peer has something that is not back.
+fn holds_some(slots: &Slots, peer: u32) -> bool {
+    let mut sent = slots.sent();
+    sent.any(|slot| slots.peer(slot) == peer && !slots.is_back(slot))
 }

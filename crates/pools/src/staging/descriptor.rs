@@ -55,8 +55,8 @@ const PAGES_AT: u32 = 40;
 
 #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
 impl BufferDescriptor {
-    #[inline(always)]
     /// The first `len` bytes of a buffer that begins with `page`.
+    #[inline(always)]
     #[must_use]
     pub fn new(page: u32, generation: u32, pages: u32, len: u64, lease: Lease) -> Self {
         // A staging buffer, which holds the longest fragment, has a `u32` of bytes.
@@ -77,22 +77,22 @@ impl BufferDescriptor {
         [self.page_word, self.extent]
     }
 
-    #[inline(always)]
     /// Bytes.
+    #[inline(always)]
     #[must_use]
     pub fn len(&self) -> u64 {
         self.extent & u64::from(u32::MAX)
     }
 
-    #[inline(always)]
     /// The first page.
+    #[inline(always)]
     #[must_use]
     pub fn page(&self) -> u32 {
         self.page_word as u32
     }
 
-    #[inline(always)]
     /// The generation under which the buffer is lent.
+    #[inline(always)]
     #[must_use]
     pub fn generation(&self) -> u32 {
         (self.page_word >> 32) as u32
@@ -105,8 +105,8 @@ impl BufferDescriptor {
         Lease::from_bits(self.extent >> LEASE_AT & LEASE_MASK)
     }
 
-    #[inline(always)]
     /// Pages that the reader may keep.
+    #[inline(always)]
     #[must_use]
     pub fn pages(&self) -> u32 {
         (self.extent >> PAGES_AT) as u32

@@ -53,6 +53,13 @@ pub(crate) struct Piece {
     count: u32,
 }
 
+impl Piece {
+    /// Whether it takes as long as help may at once.
+    pub(crate) fn is_long(&self) -> bool {
+        Instant::now().saturating_duration_since(self.begun) >= AT_ONCE
+    }
+}
+
 impl Default for Help {
     fn default() -> Self {
         let now = Instant::now();
@@ -100,7 +107,7 @@ impl Help {
     }
 
     /// It is done. True if it was help.
-    pub(crate) fn end(&mut self, piece: Piece) -> bool {
+    pub(crate) fn end(&mut self, piece: &Piece) -> bool {
         self.is_timed = false;
         let helped = piece.count != self.count;
         if helped {

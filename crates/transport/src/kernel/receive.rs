@@ -270,7 +270,13 @@ impl KernelEngine {
             return Ok(None);
         };
         // It is another one if the sender has cancelled that which was seen.
-        make_room(&mut bytes, found.len)?;
+        if let Err(short) = make_room(&mut bytes, found.len) {
+            // Its sender waits for somebody to receive it.
+            // SAFETY: there is no memory at all.
+            let nothing = unsafe { ReceiveBuffer::new(&[]) };
+            let _truncated = self.fetch(found, &nothing);
+            return Err(short);
+        }
         // SAFETY: the vector outlives the call.
         let into = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(&mut bytes[..])]) };
         let status = self.fetch(found, &into)?;

@@ -60,8 +60,11 @@ impl Kept {
     }
 
     /// The same with the pipeline's fragment, which is one for all localities: the built-in one if
-    /// they differ.
+    /// they differ. It stays while rows stay that were measured with it.
     pub(super) fn set_fragment(&mut self, all: &[Findings]) {
+        if !self.rows.is_empty() {
+            return;
+        }
         let mut lengths = all.iter().map(|findings| findings.fragment_bytes);
         let best = lengths.next().unwrap_or(PIPELINE_FRAGMENT);
         let key = "pipeline_fragment";

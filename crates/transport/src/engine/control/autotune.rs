@@ -1,7 +1,7 @@
 //! Long messages are measured by their receiver, and take the path that is faster:
 //! `limic_policy::autotune` decides.
 //!
-//! A sample window of messages costs two looks at a clock; shorter messages are measured in one
+//! A spell of messages costs two looks at a clock; shorter messages are measured in one
 //! window of eight only. Paths that a file, the environment or the application asks for are neither
 //! measured nor changed.
 
@@ -16,7 +16,7 @@ use crate::engine::control::pace;
 use crate::engine::cx::Cx;
 use crate::engine::request::Incoming;
 
-/// The candidate for a message for which the table says `table`, and the sample window that
+/// The candidate for a message for which the table says `table`, and the spell that
 /// measures it.
 pub(crate) fn autotuned(
     cx: &mut Cx,

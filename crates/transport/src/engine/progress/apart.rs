@@ -57,11 +57,7 @@ impl ReceiveRings {
         let rests = cx.regions.help.rests();
         let mut moved = false;
         if self.shared_timed > 0 && !rests {
-            let piece = cx.regions.help.begin();
             moved |= self.drain_shared(cx);
-            if !cx.regions.help.end(piece) {
-                self.shared_timed -= 1;
-            }
         }
         let mut at = 0;
         while let Some(input) = self.apart.get_mut(at) {
@@ -73,20 +69,20 @@ impl ReceiveRings {
                     continue;
                 }
                 let piece = cx.regions.help.begin();
-                if input.deliver(cx, is_held_back) {
+                if input.deliver(cx, is_held_back, Some(&piece)) {
                     moved = true;
                     if served {
                         cx.regions.help.note();
                     }
                 }
-                let helped = cx.regions.help.end(piece);
+                let helped = cx.regions.help.end(&piece);
                 input.timed = if helped {
                     LOOKS
                 } else {
                     input.timed.saturating_sub(1)
                 };
             } else if is_held_back {
-                moved |= input.deliver(cx, true);
+                moved |= input.deliver(cx, true, None);
             }
             if is_held_back || input.timed > 0 || input.serves(cx) {
                 at += 1;

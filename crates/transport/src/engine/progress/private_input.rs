@@ -6,8 +6,9 @@ use limic_shm::ring::line::LineConsumer;
 
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
+use crate::engine::help::Piece;
 use crate::engine::progress::dispatch;
-use crate::engine::progress::rings::credit_returned;
+use crate::engine::progress::rings::{FEW, credit_returned};
 use crate::engine::request::Requests;
 
 /// Records taken from one ring before the others get their turn.
@@ -57,20 +58,29 @@ impl PrivateInput {
         cx.peers.get(self.peer).is_some_and(|peer| peer.served > 0)
     }
 
-    /// Takes records, up to the first message that would have to be kept if the ring is held back.
-    /// True if there were any.
-    pub(super) fn deliver(&mut self, cx: &mut Cx, is_held_back: bool) -> bool {
+    /// Takes records, up to the first message that would have to be kept if the ring is held back,
+    /// and until the piece of work that this is, if its time counts, is a long one. True if there
+    /// were any.
+    pub(super) fn deliver(
+        &mut self,
+        cx: &mut Cx,
+        is_held_back: bool,
+        piece: Option<&Piece>,
+    ) -> bool {
         let peer = self.peer;
         let (mut taken, mut credited) = (0, false);
         while taken < BATCH {
             match self.ring.peek() {
                 Ok(Some(record)) => {
                     let (kind, tag) = (record.kind, record.tag);
-                    let is_kept = is_held_back
+                    let is_kept = (is_held_back || cx.matching.is_over_budget())
                         && frame::is_message(kind)
                         && !cx.matching.finds_posted(&cx.requests, peer, tag);
-                    if is_kept {
+                    if is_kept && is_held_back {
                         break;
+                    }
+                    if is_kept {
+                        taken = taken.max(BATCH - FEW);
                     }
                     dispatch::on_record(cx, peer, kind, tag, &record);
                 }
@@ -82,6 +92,9 @@ impl PrivateInput {
             }
             credited |= self.ring.pop();
             taken += 1;
+            if piece.is_some_and(Piece::is_long) {
+                break;
+            }
         }
         credit_returned(cx, peer, credited);
         taken > 0

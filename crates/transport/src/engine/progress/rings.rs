@@ -23,7 +23,7 @@ use crate::error::PeerFailure;
 
 /// The same of messages that nobody receives, while there are too many of those: their senders are
 /// not to take more of the time than those who send what is waited for.
-const FEW: usize = 2;
+pub(super) const FEW: usize = 2;
 
 /// How long a claim of a peer that no connection leads to may take.
 const LONGEST_CLAIM: Duration = Duration::from_secs(10);
@@ -128,19 +128,21 @@ impl ReceiveRings {
 
     #[inline]
     pub(super) fn drain_shared(&mut self, cx: &mut Cx) -> bool {
+        let (is_timed, count) = (self.shared_timed > 0, cx.regions.help.count());
         let mut taken = 0;
         while taken < BATCH {
             match self.shared.peek() {
                 Ok(Peek::Empty) => break,
                 Ok(Peek::Ready(from, record)) => {
-                    let helped = cx.regions.help.count();
-                    if !on_shared_record(cx, from, record.kind, record.tag, &record) {
+                    // Each by itself: the ring is that of all, and not all ask for help.
+                    let piece = is_timed.then(|| cx.regions.help.begin());
+                    let goes_on = on_shared_record(cx, from, record.kind, record.tag, &record);
+                    if let Some(piece) = piece {
+                        cx.regions.help.end(&piece);
+                    }
+                    if !goes_on {
                         cx.memory.stall();
                         break;
-                    }
-                    if helped != cx.regions.help.count() {
-                        self.shared_timed = LOOKS;
-                        cx.memory.set_apart(true);
                     }
                 }
                 Ok(Peek::Stalled { sender }) => {
@@ -168,6 +170,12 @@ impl ReceiveRings {
             }
             self.shared.pop();
             taken += 1;
+        }
+        if count != cx.regions.help.count() {
+            self.shared_timed = LOOKS;
+            cx.memory.set_apart(true);
+        } else if is_timed {
+            self.shared_timed -= 1;
         }
         taken > 0
     }

@@ -230,7 +230,7 @@ pub(crate) fn push_asked(cx: &mut Cx) -> bool {
             }
         }
         if let Some(piece) = piece {
-            cx.regions.help.end(piece);
+            cx.regions.help.end(&piece);
         }
     }
     moved

@@ -81,7 +81,7 @@ fn copy_in_process(cx: &mut Cx, slot: Slot, offer: &Offer, incoming: &Incoming) 
     })
 }
 
-/// How the bytes of a matched long message come, and the sample window that measures it, if one
+/// How the bytes of a matched long message come, and the spell that measures it, if one
 /// does. `whole`: the receive buffer has one address.
 fn choose(
     cx: &mut Cx,

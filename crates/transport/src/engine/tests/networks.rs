@@ -291,7 +291,7 @@ mod network_alone {
     use super::*;
     use crate::engine::peer::greeting::{self, PROTOCOL};
 
-    /// Speaks this version.
+    /// A network endpoint that says that it speaks the given version.
     fn stranger(address: &mut Address, version: u32) -> TcpFabric {
         let settings = TcpSettings {
             interface: Some("127.0.0.1".to_owned()),
