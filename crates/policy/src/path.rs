@@ -181,7 +181,8 @@ impl Path {
         self as usize
     }
 
-    /// Whether the bytes move between two processes of one node once the receive is known.
+    /// Whether it is one that `LIMIC_LONG` can ask for: bytes that move once the receive is known,
+    /// between two processes of one node, out of any memory.
     #[must_use]
     pub const fn is_rendezvous(self) -> bool {
         matches!(

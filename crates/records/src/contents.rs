@@ -205,7 +205,8 @@ pub enum Update {
     Pace(ReceiverPace),
     /// Where it runs.
     Place(Place),
-    /// Whether it holds too many unexpected bytes, so that it wants to be asked first (over verbs).
+    /// Whether it holds too many unexpected bytes, so that it wants to be asked first. It goes over
+    /// networks alone: a peer that shares memory looks at the status line.
     OverBudget(bool),
 }
 

@@ -147,8 +147,8 @@ impl Settings {
         SettingsBuilder::default()
     }
 
-    /// The policy table (`LIMIC_INLINE_MAX`, `LIMIC_EAGER_MAX`, `LIMIC_PIPELINE_FRAGMENT`,
-    /// `LIMIC_LONG`, and the rows of profile and file).
+    /// The policy table: built-in rows, those of profile and file, and what `LIMIC_INLINE_MAX`,
+    /// `LIMIC_EAGER_MAX` and `LIMIC_LONG` make of them.
     #[doc(hidden)]
     #[must_use]
     pub fn policy(&self) -> &Table {

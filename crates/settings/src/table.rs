@@ -1,9 +1,12 @@
 //! The settings: each in one place.
 //!
-//! A row says what a setting is called here, what it has to do with, its variable, and its key in a
-//! file; then the field, its type and value by default, and how it is written; its meaning; and
-//! what it accepts. The builder has a method of the field's name, and `Settings` has another, which
-//! is public if the row says `pub`. A text after the row is for the documentation of that one.
+//! A row of `values` says in this order: the name of its `Key`, its group, its variable, and its
+//! key in a file; the field, its type, its default and its form (`forms`); its meaning; and what it
+//! accepts. Builder and `Settings` have a method of the field's name. That of `Settings` is public
+//! if the row says `pub`, and a text after the row is added to its documentation.
+//!
+//! A row of `edits` has no field and no default. It names the method that edits the policy table,
+//! and a function that shows what the table then holds. Only the builder has a method for it.
 
 use core::time::Duration;
 

@@ -10,7 +10,8 @@
 //! - `failing`: a stream breaks and the others take over what it had; or the last one does, and the
 //!   peer is lost.
 //!
-//! There are no threads and no timers: everything moves in [`Fabric::poll`].
+//! There are no timers, and no threads move anything: everything moves in [`Fabric::poll`]. One
+//! thread notices when memory is unmapped, if the settings ask for it (`watch`).
 
 mod address;
 mod cache;

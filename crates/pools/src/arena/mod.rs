@@ -1,13 +1,14 @@
 //! Arenas: memory beside the segment, which peers map for reading.
 //!
-//! [`Arenas`] are those of this endpoint, made when the first loan is asked for: rooms in them are
-//! lent to the application (a loan), or to a peer with a message that goes ahead of it. A receiver
-//! gives room back by a release flag in the owner's segment. [`PeerArenas`] are those of one peer,
-//! as far as they are mapped here.
+//! [`Arenas`] are those of this endpoint, each made when no other one has room. A *room* is a range
+//! in one. It is lent to the application (a loan), or to a peer with a message that goes ahead. A
+//! *slot* says what a room is in use for (`slots`); that of a room which is sent has a release flag
+//! in the owner's segment, by which the receiver gives the room back. [`PeerArenas`] are those of
+//! one peer, mapped here or, where that cannot be, read by calls of the kernel.
 //!
 //! # Invariants
 //!
-//! - A room is free, kept for the next loan, or in one slot (`slots`).
+//! - A room is free or in one slot: kept there for the next loan, held, or sent.
 //! - Numbers of arenas are not used again: peers may have mapped what had them.
 
 mod message;

@@ -35,7 +35,7 @@ impl Lease {
 /// | | 32 to 63 | its generation |
 /// | extent | 0 to 31 | length in bytes |
 /// | | 32 to 39 | the lease |
-/// | | 40 to 63 | pages that the reader may keep; only of a transferred buffer |
+/// | | 40 to 63 | pages of the buffer; its reader looks at them if it may keep the buffer |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferDescriptor {
     page_word: u64,

@@ -112,11 +112,12 @@ impl StagingPool {
         }
     }
 
-    /// Takes pages for `len` bytes for a peer, unless it would then hold more than `most` bytes,
-    /// and holds some already. If so many free pages do not lie side by side, for the first of the
-    /// bytes: says for how many.
+    /// Takes pages for `len` bytes for a peer, or for the first of these bytes if so many free
+    /// pages do not lie side by side; says for how many. `None` if no page is free, or if the peer
+    /// holds some already and would then hold more than its share, or more than `most` bytes.
     ///
-    /// Reads a flag line or two for half of all that the peer may hold.
+    /// It looks at flags where the peer holds all that it may, or where too few pages are free. A
+    /// line or two of flags then mostly tell that half of what the peer holds is back.
     #[inline]
     pub fn take_some(&mut self, peer: u32, len: u64, most: u64) -> Option<(StagingBuffer, u64)> {
         let (buffer, pages) = self.take_pages(peer, 1..=pages_for(len), most)?;

@@ -95,11 +95,11 @@ pub(crate) struct RecycledBuffers {
     pub(crate) used: bool,
     /// At which look that was so last.
     pub(crate) used_at: u32,
-    /// Bytes that the peer may keep.
+    /// Bytes of further buffers that the peer may keep, since as many have come from it.
     pub(crate) credit: u64,
-    /// Bytes that have to come from it before it may keep any, and before anything is kept of it.
+    /// Bytes that have to come from the peer before either side keeps buffers of the other again.
     pub(crate) penalty: u64,
-    /// Bytes that had come from it when that was reckoned.
+    /// All bytes that had come from the peer when credit and penalty were reckoned last.
     pub(crate) received: u64,
 }
 

@@ -69,7 +69,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// About 4.8 MiB: for jobs with up to some tens of ranks on a node.
+    /// About 4.7 MiB: for jobs with up to some tens of ranks on a node.
     pub const DEFAULT: Self = Self {
         shared_slots: 1024,
         private_rings: 16,

@@ -13,7 +13,8 @@
 //! - [`Shape`], [`Geometry`]: how much of everything, and where it lies.
 //! - [`OwnSegment`], [`PeerSegment`]: the two sides of one segment; both give
 //!   the same [`Areas`], and the owner's part to write or [to read](ReadOnly).
-//! - [`Arena`], [`PeerArena`], [`UnmappedArena`]: further memory for loans and exposed regions.
+//! - [`Arena`], [`PeerArena`], [`UnmappedArena`]: further memory, which only its owner writes: for
+//!   loans, messages that are sent ahead, and the heap.
 //! - [`Placement`], [`Granted`]: NUMA node and huge pages, asked and granted.
 
 mod areas;

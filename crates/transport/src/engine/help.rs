@@ -1,8 +1,12 @@
-//! How much of the time peers may take that access regions of this endpoint with its help.
+//! How much of its time an endpoint gives to help: to accesses of peers to its regions for which it
+//! copies.
 //!
-//! A peer asks as often as it likes, and whatever it asks for is copied here. While something else
-//! moves, this has a share of the time, and rests between its pieces. While nothing else moves, it
-//! does not rest.
+//! A peer asks as often as it likes. So help has a share of the time (`time_share`). Once it has
+//! taken more while something else moves, it *rests*: nobody is helped until the rest is over.
+//! While nothing else moves, help needs no rest.
+//!
+//! Work that may be help is a [`Piece`], from [`begin`](Help::begin) to [`end`](Help::end). It was
+//! help if [`note`](Help::note) was called in between, and then its time counts.
 
 use core::time::Duration;
 
@@ -21,19 +25,19 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Help {
     share: TimeShare,
-    /// From the next turn on.
+    /// The rest that holds from the next turn on.
     rest: Option<Rest>,
     /// Nobody is helped in this turn.
     rests: bool,
-    /// The last rest began.
+    /// When the last rest began, or ended early.
     rested: Instant,
-    /// Something else has moved.
+    /// When something else was last known to have moved.
     moved: Instant,
-    /// It has moved once more, and nobody has asked when.
+    /// Something else has moved since; the clock was not asked yet.
     has_moved: bool,
-    /// How often peers have asked, or had some help, wrapping.
+    /// How often peers have asked for help, or had some; it wraps.
     count: u32,
-    /// What they ask for is timed at the moment.
+    /// A piece is under way: what peers ask for is timed.
     is_timed: bool,
     /// There are more endpoints than processors.
     shares_processor: bool,

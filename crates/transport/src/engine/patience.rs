@@ -45,7 +45,8 @@ impl Awaited<'_> {
     }
 }
 
-/// How long a call has waited, as far as it has slept, or a ring for a record.
+/// Since when somebody waits: a call, which counts from its first sleep on, or a ring whose next
+/// record is not finished, from the first look on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Patience {
     /// It has not slept or looked yet.

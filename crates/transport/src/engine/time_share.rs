@@ -1,12 +1,14 @@
-//! A part of the time that others may take.
+//! A share of the time for work that peers cause: help with accesses to regions, and visits to
+//! connections.
 //!
-//! An account of what they took, which time pays back. Once it is overdrawn, they wait.
+//! An account of the time that the work took. Of the time that passes, one part in so many is taken
+//! off it again. Once the account holds more than is allowed at once, the work rests.
 
 use core::time::Duration;
 
 use limic_shm::world::Instant;
 
-/// What counts at most of what was done in one piece: who was not running meanwhile has not used
+/// The most that counts of one piece of work. A process that was not running meanwhile has not used
 /// the time.
 const LONGEST: Duration = Duration::from_millis(1);
 

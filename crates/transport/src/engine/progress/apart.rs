@@ -1,10 +1,12 @@
-//! Rings that are read apart from the others, in the slow work of a turn, each for as long as it
-//! has a reason:
+//! Private rings that are read apart from the others, later in the turn, in its slow work. A ring
+//! is read so for as long as it has one of these reasons:
 //!
-//! - its peer is over its share of unexpected messages: those that would have to be kept stay in
-//!   the ring (`matching::unexpected_bound`);
-//! - its peer asks for help with accesses to regions: the time that this takes is counted, and the
-//!   ring rests with the help (`help`). So does the ring of all.
+//! - Its peer is over its share of unexpected messages: those that would have to be kept stay in
+//!   the ring (`matching::unexpected_bound`).
+//! - Its peer asks for help with accesses to regions. The time that its records take is counted,
+//!   and while help rests, the ring is not read (`help`).
+//!
+//! The shared ring is read here for the second reason too, while any peer asks for help there.
 
 use super::private_input::PrivateInput;
 use super::rings::ReceiveRings;

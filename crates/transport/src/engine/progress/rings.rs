@@ -21,8 +21,9 @@ use crate::engine::progress::private_input::{BATCH, PrivateInput};
 use crate::engine::protocol::{private_ring, receive};
 use crate::error::PeerFailure;
 
-/// The same of messages that nobody receives, while there are too many of those: their senders are
-/// not to take more of the time than those who send what is waited for.
+/// Messages without a receive that are taken from one ring before the others get their turn, once
+/// too many such messages are kept. So their senders take no more of the time than those who send
+/// what is waited for.
 pub(super) const FEW: usize = 2;
 
 /// How long a claim of a peer that no connection leads to may take.

@@ -52,16 +52,17 @@ impl<'a> Message<'a> {
     }
 }
 
-/// When a message is tried, and so what may become of it.
+/// When a message is tried, and so what may become of it. A send tries the first two, one after the
+/// other. What then waits in the backlog has one of the others, whenever progress comes to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// At once: through shared memory and whole, or not at all.
     Whole,
-    /// After that was refused: in any way that goes past a full ring.
+    /// After that was refused: in fragments, ahead of a slow receiver, or over a network.
     Refused,
-    /// In the backlog, as the first of what waits.
+    /// As the first in the backlog: in any way but ahead of its receiver.
     Queued,
-    /// The same of one whose bytes before this one are out.
+    /// As the first in the backlog, with all bytes before this one out: in further fragments.
     Rest(u64),
 }
 

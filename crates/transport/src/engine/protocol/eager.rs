@@ -12,8 +12,8 @@ use crate::engine::protocol::attempt::Message;
 /// Pushes a message whole: by which path, or `None` if there is no room now.
 ///
 /// Cache lines that move to the receiver for `n` bytes through a private ring:
-/// `ceil((16 + n) / 64)`, so one up to 48 bytes; and one back per quarter of the ring. In a
-/// recycled buffer: `ceil(n / 64)`, and one for two or three messages.
+/// `ceil((16 + n) / 64)`, so one up to 48 bytes; and one back for 32 of them, or for a quarter of
+/// a small ring. In a recycled buffer: `ceil(n / 64)`, and one for two or three messages.
 ///
 /// # Safety
 /// The slices are readable during the call, and `len` is their length together.
