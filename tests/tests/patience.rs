@@ -63,7 +63,7 @@ fn start_rank(rank: u32, role: &str, parent: &HybridEndpoint) -> Waiting {
         .args(["a_process_waits", "--exact", "--nocapture"])
         .env_remove("LIMIC_LOG")
         .env("LIMIC_PROFILE", "off")
-        .env("LIMIC_PATIENCE_MS", "20")
+        .env("LIMIC_PATIENCE_MS", "300")
         .env("LIMIC_RANK", rank.to_string())
         .env(ROLE, role)
         .env(PARENT, address)
@@ -243,7 +243,7 @@ fn said_while(
 fn a_receive_of_what_nobody_sends_names_tag_and_peer() {
     assert_eq!(
         said("recv", b"now"),
-        "limic: warning: rank 7 has waited for 20ms in recv of tag 5 from peer 0 \
+        "limic: warning: rank 7 has waited for 300ms in recv of tag 5 from peer 0 \
          (LIMIC_LOG=off ends such lines)"
     );
 }
@@ -266,7 +266,7 @@ fn who_wait_in_a_circle_name_each_other() {
         assert_eq!(
             waiting.line(),
             format!(
-                "limic: warning: rank {rank} has waited for 20ms in recv of tag 5 from peer 1 \
+                "limic: warning: rank {rank} has waited for 300ms in recv of tag 5 from peer 1 \
                  (LIMIC_LOG=off ends such lines)"
             )
         );
@@ -281,7 +281,7 @@ fn who_wait_in_a_circle_name_each_other() {
 fn a_probe_for_what_nobody_sends_names_the_peer() {
     assert_eq!(
         said("probe", b"now"),
-        "limic: warning: rank 7 has waited for 20ms in wait_probe of any tag from peer 0 \
+        "limic: warning: rank 7 has waited for 300ms in wait_probe of any tag from peer 0 \
          (LIMIC_LOG=off ends such lines)"
     );
 }
@@ -289,7 +289,7 @@ fn a_probe_for_what_nobody_sends_names_the_peer() {
 #[test]
 fn a_wait_for_some_of_what_nobody_sends_names_tag_and_peer() {
     let line = said("some", b"now");
-    let wanted = "waited for 20ms in recv of tag 5 from peer 0 ";
+    let wanted = "waited for 300ms in recv of tag 5 from peer 0 ";
     assert!(line.contains(wanted), "{line}");
 }
 
@@ -321,14 +321,14 @@ fn a_revoke_names_the_peer_that_accesses_the_region() {
         let access = access.take().expect("it has begun");
         access.wait().expect("the region is there");
     });
-    let wanted = "waited for 20ms in revoke of a region in use by peer 0 (";
+    let wanted = "waited for 300ms in revoke of a region in use by peer 0 (";
     assert!(line.contains(wanted), "{line}");
 }
 
 #[test]
 fn a_receive_in_place_of_what_nobody_sends_names_tag_and_peer() {
     let line = said("loan", b"now");
-    let wanted = "waited for 20ms in recv_loaned of tag 5 from peer 0 ";
+    let wanted = "waited for 300ms in recv_loaned of tag 5 from peer 0 ";
     assert!(line.contains(wanted), "{line}");
 }
 
@@ -340,7 +340,7 @@ fn a_loan_that_nobody_takes_names_tag_and_peer() {
             assert_eq!(loaned.len(), 8);
         }
     });
-    let wanted = "waited for 20ms in send of tag 6 to peer 0, which takes nothing";
+    let wanted = "waited for 300ms in send of tag 6 to peer 0, which takes nothing";
     assert!(line.contains(wanted), "{line}");
 }
 
@@ -359,7 +359,7 @@ fn a_first_contact_names_the_peer() {
             .recv(Selector::any(), &mut [0; 8])
             .expect("the child lives");
         waiting.ends_well();
-        let wanted = format!("waited for 20ms in a first contact with peer 0{unmet} (");
+        let wanted = format!("waited for 300ms in a first contact with peer 0{unmet} (");
         assert!(line.contains(&wanted), "{line}");
     }
 }
@@ -382,7 +382,7 @@ fn one_sided_operations_name_the_peer() {
         };
         let line = said_while(&endpoint, &role, b"", |_| {}, end);
         assert!(
-            line.contains(&format!("waited for 20ms in {wanted}")),
+            line.contains(&format!("waited for 300ms in {wanted}")),
             "{line}"
         );
         assert_eq!(region.revoke().expect("it ends"), vec![after; REGION]);

@@ -86,12 +86,23 @@ pub(crate) struct Polled {
     done: u64,
     waited: Duration,
     was_said: bool,
+    /// A call has waited since the last look.
+    in_call: bool,
 }
 
 impl Polled {
+    /// A blocking call waits, and says so itself; or another program's loop does.
+    #[inline(always)]
+    pub(crate) fn in_call(&mut self) {
+        self.in_call = true;
+    }
+
     /// A look now and then. True if it is to be said now which operations are under way, after so
     /// long; 0 is never.
     pub(crate) fn is_over(&mut self, requests: &Requests, patience: Duration) -> bool {
+        if self.in_call {
+            *self = Self::default();
+        }
         let now = Instant::now();
         let passed = now.saturating_duration_since(*self.last.get_or_insert(now));
         if passed < LOOK {

@@ -8,7 +8,7 @@ use limic_shm::world;
 use super::Engine;
 use super::contact::connections;
 use super::control::locality;
-use super::patience::{self, Awaited, Patience, Polled};
+use super::patience::{self, Awaited, Patience};
 use super::peer::sockets::TIMER;
 use super::progress::work;
 use crate::counters::Event;
@@ -36,6 +36,7 @@ impl Engine {
             if let Some(answer) = done(self) {
                 return answer;
             }
+            self.polled.in_call();
             let unasked = self.unasked();
             let moved = self.progress();
             if moved && unasked == self.unasked() {
@@ -175,6 +176,8 @@ impl Engine {
     /// Sleeps until a peer rings, a socket has news, or the time is over.
     pub(crate) fn sleep(&mut self, timeout: Option<Duration>) {
         self.ensure_own();
+        // Also where something moves, so that it does not sleep.
+        self.polled.in_call();
         let completed = self.cx.requests.completed();
         connections::contact_sources(&mut self.cx);
         // A source that is gone has failed what is waited for.
@@ -183,8 +186,6 @@ impl Engine {
         }
         let longest = work::longest_sleep(&self.cx).unwrap_or(LONGEST_SLEEP);
         let timeout = timeout.unwrap_or(longest).min(longest);
-        // A blocking call waits, and says so itself; or another program's loop does.
-        self.polled = Polled::default();
         self.cx.counters.event(Event::Sleeps);
         if connections::poll(&mut self.cx, Some(timeout)) {
             self.cx.counters.event(Event::WakeUps);
