@@ -354,22 +354,14 @@ fn a_process_that_breaks_its_connections_leaves_descriptors_for_others() {
     let name = "a_process_that_breaks_its_connections_leaves_descriptors_for_others";
     leave_descriptors(name, |victim| {
         let before = descriptor_numbers();
-        // A victim that is slow is no refusal.
-        let (mut met, mut refused) = (0, 0);
-        while met < 2 * FEW_DESCRIPTORS && refused < 5 {
-            let Some(endpoint) = meet(victim) else {
-                refused += 1;
-                continue;
-            };
-            met += 1;
+        let met = meet_many(victim, |_endpoint| {
             for number in descriptor_numbers() {
                 if !before.contains(&number) {
                     // It is no socket, or one that is not connected, or this breaks it.
                     let _ = shutdown(number, Shutdown::Both);
                 }
             }
-            drop(endpoint);
-        }
+        });
         assert!(met > 20, "a process may break some: {met}");
         Vec::new()
     });
@@ -380,22 +372,32 @@ fn a_process_that_breaks_its_connections_leaves_descriptors_for_others() {
 fn a_process_that_keeps_loans_leaves_descriptors_for_others() {
     let name = "a_process_that_keeps_loans_leaves_descriptors_for_others";
     leave_descriptors(name, |victim| {
-        let (mut met, mut refused) = (0, 0);
-        while met < 2 * FEW_DESCRIPTORS && refused < 5 {
-            let Some(endpoint) = meet(victim) else {
-                refused += 1;
-                continue;
-            };
-            met += 1;
+        let met = meet_many(victim, |endpoint| {
             let peer = endpoint.connect(victim).expect("an address");
             endpoint.send(peer, WANTED, b"a loan").expect("send");
             let loan = endpoint.recv_loaned_timeout((peer, WANTED), PATIENCE);
             core::mem::forget(loan.expect("the victim lives").expect("a loan"));
-        }
+        });
         assert!(met > 20, "a process may keep some: {met}");
         assert!(met < FEW_DESCRIPTORS / 2, "{met} have left descriptors");
         Vec::new()
     });
+}
+
+/// Meets a victim with one endpoint after the other, until it refuses: how many it has met.
+fn meet_many(victim: &[u8], mut met_with: impl FnMut(&HybridEndpoint)) -> u64 {
+    // A victim that is slow is no refusal.
+    let (mut met, mut refused) = (0, 0);
+    while met < 2 * FEW_DESCRIPTORS && refused < 5 {
+        match meet(victim) {
+            Some(endpoint) => {
+                met += 1;
+                met_with(&endpoint);
+            }
+            None => refused += 1,
+        }
+    }
+    met
 }
 
 /// One process does what takes descriptors of a victim, and another one meets that.
