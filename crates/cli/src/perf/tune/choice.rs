@@ -87,9 +87,14 @@ pub(super) fn fragment(measured: &Measured) -> u32 {
     }
 }
 
-/// The rows of a locality. At the sizes of `kept` the built-in path stays, whatever was measured.
-pub(super) fn rows(locality: Locality, measured: &Measured, kept: &[u64]) -> Vec<Row> {
-    let fragment_bytes = fragment(measured);
+/// The rows of a locality, for a pipeline with such fragments. At the sizes of `kept` the built-in
+/// path stays, whatever was measured.
+pub(super) fn rows(
+    locality: Locality,
+    measured: &Measured,
+    fragment_bytes: u32,
+    kept: &[u64],
+) -> Vec<Row> {
     let best = |bytes: u64, ways: &BTreeMap<Way, Times>, incumbent: Path| {
         let times = |path: Path| {
             let fragment_bytes = if path == Path::Pipeline {
@@ -124,8 +129,9 @@ pub(super) fn rows(locality: Locality, measured: &Measured, kept: &[u64]) -> Vec
         .collect();
     let best_long = |bytes: u64| {
         let ways = measured.get(&bytes).into_iter().flatten();
+        let fits = |way: &Way| way.path != Path::Pipeline || way.fragment_bytes == fragment_bytes;
         // What was measured at a kept size is not believed.
-        ways.filter(|(way, _)| way.path != Path::Eager && !kept.contains(&bytes))
+        ways.filter(|(way, _)| way.path != Path::Eager && fits(way) && !kept.contains(&bytes))
             .min_by(|one, other| one.1.mean().total_cmp(&other.1.mean()))
             .map_or(Path::Pipeline, |(way, _)| way.path)
     };

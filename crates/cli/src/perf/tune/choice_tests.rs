@@ -63,7 +63,7 @@ fn as_built_in(path: Path, bytes: u64) -> Option<f64> {
 
 #[test]
 fn nothing_changes_where_nothing_wins() {
-    let table = table(rows(HERE, &measured(as_built_in), &[]));
+    let table = table(rows(HERE, &measured(as_built_in), PIPELINE_FRAGMENT, &[]));
     for log in 0..=26 {
         let bytes = 1 << log;
         assert_eq!(
@@ -85,6 +85,7 @@ fn single_copy_is_taken_where_it_wins() {
             Path::Cma => Some(1.5e-6 + bytes as f64 * 0.5e-10),
             _ => as_built_in(path, bytes),
         }),
+        PIPELINE_FRAGMENT,
         &[],
     );
     assert!(rows.iter().all(|row| row.source == RowSource::Profile));
@@ -104,7 +105,7 @@ fn the_eager_limit_follows_the_figures() {
             Path::Pipeline => Some(1e-5),
             _ => Some(1e-3),
         };
-        table(rows(HERE, &measured(time), &[]))
+        table(rows(HERE, &measured(time), PIPELINE_FRAGMENT, &[]))
     };
     let table = eager_wins_up_to(16 << 10);
     assert_eq!(path(&table, 16 << 10, ReceiverPace::Steady), Path::Eager);
@@ -124,7 +125,7 @@ fn what_may_not_go_eagerly_behind_longer_ones_goes_by_the_best_of_the_rest() {
         Path::Cma if bytes > 1 << 10 => Some(0.97e-6),
         _ => Some(1e-5),
     };
-    let table = table(rows(HERE, &measured(time), &[]));
+    let table = table(rows(HERE, &measured(time), PIPELINE_FRAGMENT, &[]));
     assert_eq!(path(&table, 1 << 10, ReceiverPace::Steady), Path::Eager);
     for kib in [2, 8, 16, 32] {
         assert_eq!(
@@ -141,7 +142,7 @@ fn one_size_alone_is_an_accident() {
         (Path::Cma, 0x40000) => Some(1e-9),
         _ => as_built_in(path, bytes),
     };
-    let table = table(rows(HERE, &measured(outlier), &[]));
+    let table = table(rows(HERE, &measured(outlier), PIPELINE_FRAGMENT, &[]));
     assert_eq!(
         path(&table, 256 << 10, ReceiverPace::Steady),
         Path::Pipeline
@@ -168,7 +169,7 @@ fn a_win_in_one_pattern_does_not_pay_for_a_loss_in_the_other() {
             },
         );
     }
-    let table = table(rows(HERE, &measured, &[]));
+    let table = table(rows(HERE, &measured, fragment(&measured), &[]));
     assert_eq!(path(&table, 1 << 20, ReceiverPace::Steady), Path::Pipeline);
 }
 
@@ -179,7 +180,7 @@ fn kept_sizes_stay_built_in() {
         _ => as_built_in(path, bytes),
     };
     let kept: Vec<u64> = (14..=18).map(|log| 1 << log).collect();
-    let table = table(rows(HERE, &measured(cma_wins), &kept));
+    let table = table(rows(HERE, &measured(cma_wins), PIPELINE_FRAGMENT, &kept));
     assert_eq!(path(&table, 64 << 10, ReceiverPace::Steady), Path::Pipeline);
     assert_eq!(path(&table, 1 << 20, ReceiverPace::Steady), Path::Cma);
 }
@@ -214,7 +215,7 @@ fn whatever_was_measured_the_rows_make_a_table() {
             let missing = mixed % 7 == 0 || (path == Path::Eager && bytes > 16 << 10);
             (!missing).then_some(1e-7 + (mixed >> 40) as f64 * 1e-12)
         };
-        let table = table(rows(HERE, &measured(random), &[]));
+        let table = table(rows(HERE, &measured(random), PIPELINE_FRAGMENT, &[]));
         let run = table.run(HERE, ReceiverPace::Steady);
         let eager = run.iter().filter(|row| row.path == Path::Eager).count();
         assert!(eager <= 1, "{table}");

@@ -46,7 +46,8 @@ pub(super) struct Findings {
     pub(super) seconds: f64,
     pub(super) points: Vec<Point>,
     pub(super) rows: Vec<FoundRow>,
-    /// Bytes of the pipeline's best fragment.
+    /// Bytes of the pipeline's fragment with which the rows were chosen: the best one, or the one
+    /// that was given.
     pub(super) fragment_bytes: u32,
     pub(super) compared: Vec<Compared>,
     /// What was not measured, or taken back, and why.
@@ -96,6 +97,8 @@ struct Bench {
     /// What decides on the rows that hold between the two.
     line_latency: LineLatency,
     copy: CopyInstructions,
+    /// The pipeline's fragment that the profile will have, if that is known.
+    fragment_bytes: Option<u32>,
     progress: ProgressBar,
     /// Seconds for one pattern of one point in one round.
     slot: f64,
@@ -122,6 +125,7 @@ pub(super) fn as_rank(cpus: &[u32], args: &Args) -> Result<(), MeasureError> {
         cpus: cpus.iter().map(|cpu| Some(*cpu as usize)).collect(),
         line_latency,
         copy: args.copy,
+        fragment_bytes: args.fragment,
         progress: ProgressBar::hidden(),
         slot: 0.0,
         notes: Vec::new(),
@@ -198,8 +202,9 @@ impl Bench {
             }
         }
         drop(ways);
-        let fragment_bytes = choice::fragment(&measured);
-        let mut rows = choice::rows(locality, &measured, &[]);
+        let best = || choice::fragment(&measured);
+        let fragment_bytes = self.fragment_bytes.unwrap_or_else(best);
+        let mut rows = choice::rows(locality, &measured, fragment_bytes, &[]);
         let mut compared = self.compare(locality, &rows, fragment_bytes)?;
         let worse: Vec<u64> = compared
             .iter()
@@ -213,7 +218,7 @@ impl Bench {
                 "at {} what had won in the measurement lost in the comparison: as built in",
                 names.join(", ")
             ));
-            rows = choice::rows(locality, &measured, &worse);
+            rows = choice::rows(locality, &measured, fragment_bytes, &worse);
             compared = self.compare(locality, &rows, fragment_bytes)?;
         }
         self.progress.finish_and_clear();

@@ -17,7 +17,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use limic::settings::{CopyInstructions, LineLatency, Settings, default_profile};
+use limic::settings::{ByteSize, CopyInstructions, LineLatency, Settings, default_profile};
 use limic_measure::outputs::{self, Outputs};
 use limic_measure::{MeasureError, ranks};
 use rustix::process::{Signal, getpid};
@@ -62,6 +62,10 @@ pub(crate) struct Args {
     /// The instructions for long copies that the profile will ask for
     #[arg(long, hide = true, value_name = "INSTRUCTIONS", default_value_t, value_parser = instructions)]
     copy: CopyInstructions,
+
+    /// The pipeline's fragment that the profile will have [default: the best one that is measured]
+    #[arg(long, hide = true, value_name = "BYTES")]
+    fragment: Option<u32>,
 }
 
 /// Instructions whose copies take so much less time than others' replace what suits the processor.
@@ -102,7 +106,9 @@ fn perform(args: &Args) -> Result<(), MeasureError> {
     args.outputs.check()?;
     let pairs = places::find()?;
     let copy = copy(&pairs)?;
+    let copies = copy.unwrap_or_default();
     let mut all: Vec<Findings> = Vec::new();
+    let mut places = Vec::new();
     for (index, pair) in pairs.iter().enumerate() {
         let line_latency = pair.line_latency()?;
         let locality = line_latency.locality(pair.locality, None);
@@ -130,7 +136,8 @@ fn perform(args: &Args) -> Result<(), MeasureError> {
             notice(format_args!("left out: {locality} is measured already"));
             continue;
         }
-        all.push(start(args, pair, line_latency, copy.unwrap_or_default())?);
+        all.push(start(args, pair, line_latency, copies, None)?);
+        places.push((pair, line_latency));
     }
     let mut kept = match &target {
         Some(path) => profile::Kept::of(path, &all),
@@ -139,7 +146,18 @@ fn perform(args: &Args) -> Result<(), MeasureError> {
     if let Some(copy) = copy {
         kept.set_copy(copy);
     }
-    kept.set_fragment(&all);
+    let fragment = kept.fragment(&all);
+    kept.set_fragment(fragment);
+    for (findings, (pair, line_latency)) in all.iter_mut().zip(places) {
+        if findings.fragment_bytes != fragment {
+            notice(format_args!(
+                "{} again: all localities have fragments of {}",
+                findings.locality,
+                ByteSize(fragment.into())
+            ));
+            *findings = start(args, pair, line_latency, copies, Some(fragment))?;
+        }
+    }
     if !kept.localities().is_empty() {
         notice(format_args!(
             "the rows of {} were measured before, and stay",
@@ -201,6 +219,7 @@ fn start(
     pair: &Pair,
     line_latency: LineLatency,
     copy: CopyInstructions,
+    fragment: Option<u32>,
 ) -> Result<Findings, MeasureError> {
     let failed = |step| move |source| MeasureError::System { step, source };
     let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
@@ -213,6 +232,7 @@ fn start(
         .arg(format!("{},{}", pair.cpus[0], pair.cpus[1]))
         .args(["--line-latency", &line_latency.to_string()])
         .args(["--copy", copy.name()])
+        .args(fragment.map(|bytes| format!("--fragment={bytes}")))
         .stdin(Stdio::null())
         .stderr(Stdio::inherit());
     let me = getpid();

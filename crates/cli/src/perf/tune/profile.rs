@@ -10,6 +10,9 @@ use limic_measure::machine::date;
 
 use super::measure::Findings;
 
+/// What the length of the pipeline's fragments is called in the file.
+const FRAGMENT: &str = "pipeline_fragment";
+
 /// What stays of the profile that was there: one machine may show several localities at different
 /// times, and each tuning measures those of its time.
 #[derive(Debug, Default, PartialEq)]
@@ -59,20 +62,33 @@ impl Kept {
         };
     }
 
-    /// The same with the pipeline's fragment, which is one for all localities: the built-in one if
-    /// they differ. It stays while rows stay that were measured with it.
-    pub(super) fn set_fragment(&mut self, all: &[Findings]) {
+    /// The pipeline's fragment, which is one for all localities: the built-in one if they differ.
+    /// That of before stays while rows stay that were measured with it.
+    pub(super) fn fragment(&self, all: &[Findings]) -> u32 {
         if !self.rows.is_empty() {
-            return;
+            let before = self.settings.get(FRAGMENT).map(|value| match value {
+                toml::Value::String(text) => text.clone(),
+                other => other.to_string(),
+            });
+            let bytes = before.and_then(|text| text.parse().ok());
+            return bytes.map_or(PIPELINE_FRAGMENT, |ByteSize(bytes)| bytes as u32);
         }
         let mut lengths = all.iter().map(|findings| findings.fragment_bytes);
         let best = lengths.next().unwrap_or(PIPELINE_FRAGMENT);
-        let key = "pipeline_fragment";
-        if best == PIPELINE_FRAGMENT || lengths.any(|other| other != best) {
-            self.settings.remove(key);
+        if lengths.all(|other| other == best) {
+            best
         } else {
-            let bytes = ByteSize(best.into()).to_string();
-            self.settings.insert(key.to_owned(), bytes.into());
+            PIPELINE_FRAGMENT
+        }
+    }
+
+    /// Puts that length in the place of an older one; none if it is the built-in one.
+    pub(super) fn set_fragment(&mut self, fragment_bytes: u32) {
+        if fragment_bytes == PIPELINE_FRAGMENT {
+            self.settings.remove(FRAGMENT);
+        } else {
+            let bytes = ByteSize(fragment_bytes.into()).to_string();
+            self.settings.insert(FRAGMENT.to_owned(), bytes.into());
         }
     }
 
@@ -261,14 +277,31 @@ mod tests {
             ..findings("shared-cache", "pipeline")
         };
         let mut kept = Kept::default();
-        kept.set_fragment(&[want(64 << 10), want(64 << 10)]);
+        kept.set_fragment(kept.fragment(&[want(64 << 10), want(64 << 10)]));
         let whole = text(&[], &kept);
         assert!(
             whole.starts_with("# ") && whole.contains("pipeline_fragment = \"64K\"\n"),
             "{whole}"
         );
-        kept.set_fragment(&[want(64 << 10), want(PIPELINE_FRAGMENT)]);
+        kept.set_fragment(kept.fragment(&[want(64 << 10), want(PIPELINE_FRAGMENT)]));
         assert_eq!(kept, Kept::default());
+    }
+
+    #[test]
+    fn the_fragment_stays_while_rows_stay_that_were_measured_with_it() {
+        let near = [findings("shared-cache", "eager")];
+        let far = [findings("same-package", "cma")];
+        for (key, bytes) in [
+            ("", PIPELINE_FRAGMENT),
+            ("pipeline_fragment = \"64K\"\n", 64 << 10),
+        ] {
+            let before = format!("{key}{}", text(&near, &Kept::default()));
+            let mut kept = Kept::of_text(&before, &far);
+            let fragment = kept.fragment(&far);
+            assert_eq!(fragment, bytes);
+            kept.set_fragment(fragment);
+            assert_eq!(text(&far, &kept).contains(FRAGMENT), !key.is_empty());
+        }
     }
 
     #[test]
