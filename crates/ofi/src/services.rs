@@ -24,12 +24,7 @@ use crate::threads::{self, Thread};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long nobody is told anything while this process is short of something.
-const REST: Duration = Duration::from_millis(50);
-
-/// It may end, when somebody gives a descriptor or memory back.
-fn is_shortage(errno: i32) -> bool {
-    [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM].contains(&errno)
-}
+const PAUSE: Duration = Duration::from_millis(50);
 
 fn user() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -95,21 +90,24 @@ fn tell(listener: &UnixListener, address: Address) {
                 let _ = asks.write_all(&address.to_bytes());
             }
             Ok(_) => log::info(&"a process of another user asked for an address"),
-            Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return,
-            // Whoever asks waits in the kernel.
-            Err(error) if error.raw_os_error().is_some_and(is_shortage) => {
-                if !core::mem::replace(&mut is_short, true) {
-                    log::warn(&format_args!("who asks for an address waits: {error}"));
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::CONNABORTED) => {}
+                Some(Errno::INVAL) => return,
+                // It may end when somebody gives a descriptor or memory back. Whoever asks waits
+                // in the kernel.
+                Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    if !core::mem::replace(&mut is_short, true) {
+                        log::warn(&format_args!("who asks for an address waits: {error}"));
+                    }
+                    std::thread::sleep(PAUSE);
                 }
-                std::thread::sleep(REST);
-            }
-            Err(error) => {
-                log::warn(&format_args!("nobody is told any address: {error}"));
-                // Whoever asks is refused from now on, and does not wait.
-                let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
-                return;
-            }
+                _ => {
+                    log::warn(&format_args!("nobody is told any address: {error}"));
+                    // Whoever asks is refused from now on, and does not wait.
+                    let _ = rustix::net::shutdown(listener, rustix::net::Shutdown::Both);
+                    return;
+                }
+            },
         }
     }
 }
@@ -176,6 +174,8 @@ fn bounded<T>(
 mod tests {
     use std::sync::mpsc;
 
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
     use super::*;
 
     const SHORT: Duration = Duration::from_millis(50);
@@ -235,17 +235,10 @@ mod tests {
 
     #[test]
     fn a_process_without_a_free_descriptor_tells_its_address_later() {
-        let limit = |most: libc::rlim_t| {
-            let mut old = libc::rlimit {
-                rlim_cur: 0,
-                rlim_max: 0,
-            };
-            // SAFETY: a place for the limits.
-            unsafe {
-                libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut old);
-                old.rlim_cur = most.min(old.rlim_max);
-                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const old) == 0
-            }
+        let limit = |most: Option<u64>| {
+            let maximum = getrlimit(Resource::Nofile).maximum;
+            let current = most.or(maximum);
+            setrlimit(Resource::Nofile, Rlimit { current, maximum }).is_ok()
         };
         let address = limic::HybridEndpoint::open().expect("open");
         let address = limic::Endpoint::address(&address);
@@ -255,10 +248,10 @@ mod tests {
             let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
             let socket = rustix::net::socket(family, kind, None).expect("a socket");
             let place = SocketAddrUnix::new_abstract_name(place(&name).as_bytes()).expect("short");
-            assert!(limit(0), "no descriptor is free");
+            assert!(limit(Some(0)), "no descriptor is free");
             rustix::net::connect(&socket, &place).expect("it listens");
-            std::thread::sleep(2 * REST);
-            assert!(limit(libc::RLIM_INFINITY));
+            std::thread::sleep(2 * PAUSE);
+            assert!(limit(None));
             let mut told = [0; ADDRESS_LEN];
             let all = RecvFlags::WAITALL;
             let got = rustix::net::recv(&socket, &mut told[..], all).expect("an answer");
