@@ -96,9 +96,9 @@ pub enum SendRefused {
         /// The most that fit.
         most: usize,
     },
-    /// The connection is over.
-    #[error("the peer failed: {0}")]
-    Failed(ConnectionFailure),
+    /// The connection is over: [`Event::Failed`] says why.
+    #[error("the connection is over")]
+    Failed,
 }
 
 /// What was moved so far. A network without the thing counts none of it.

@@ -53,16 +53,21 @@ impl TcpFabric {
 
     fn end_late_calls(&mut self, before: Instant) {
         let waited = self.timeout.as_millis();
-        let numbers: Vec<u32> = self.connections.keys().copied().collect();
-        for number in numbers {
+        let late = self.numbers_if(|connection| {
+            let (Stage::Calling(until) | Stage::Awaited(until) | Stage::Pausing(until)) =
+                connection.stage
+            else {
+                return false;
+            };
+            before >= until
+        });
+        for number in late {
             let why = match self.connection(number).map(|c| &c.stage) {
-                Some(Stage::Calling(until)) if before >= *until => {
-                    format!("its address did not answer for {waited} ms")
-                }
-                Some(Stage::Awaited(until)) if before >= *until => {
+                Some(Stage::Calling(_)) => format!("its address did not answer for {waited} ms"),
+                Some(Stage::Awaited(_)) => {
                     format!("it calls itself, but its call did not come for {waited} ms")
                 }
-                Some(Stage::Pausing(until)) if before >= *until => {
+                Some(Stage::Pausing(_)) => {
                     self.call_again(number);
                     continue;
                 }
@@ -75,18 +80,21 @@ impl TcpFabric {
     /// Ends connections with machines that do not answer.
     fn end_silent(&mut self) {
         let timeout = self.timeout;
-        let is_silent = |connection: &Connection| {
+        let silent = self.numbers_if(|connection| {
             let connected = matches!(connection.stage, Stage::Ready | Stage::Greeted { .. });
             let socket = connection.socket.as_ref().filter(|_| connected);
             socket.is_some_and(|socket| sockets::is_silent(socket.as_fd(), timeout))
-        };
-        let all = self.connections.iter();
-        let silent: Vec<u32> = all
-            .filter_map(|(number, connection)| is_silent(connection).then_some(*number))
-            .collect();
+        });
         for number in silent {
             let why = format!("its machine was silent for {} ms", timeout.as_millis());
             self.fail(number, ConnectionFailure::Unreachable(why));
         }
+    }
+
+    /// The numbers of those connections of which that is so.
+    fn numbers_if(&self, is_so: impl Fn(&Connection) -> bool) -> Vec<u32> {
+        let all = self.connections.iter();
+        all.filter_map(|(number, connection)| is_so(connection).then_some(*number))
+            .collect()
     }
 }

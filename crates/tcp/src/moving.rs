@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use limic_fabric::{ConnectionFailure, Form, SendRefused, Stretch};
+use limic_fabric::{Form, SendRefused, Stretch};
 use rustix::io::Errno;
 
 use crate::connection::Connection;
@@ -18,18 +18,18 @@ impl TcpFabric {
         if len > LONGEST {
             return Err(SendRefused::TooLong { len, most: LONGEST });
         }
-        let over = SendRefused::Failed(ConnectionFailure::Closed);
-        let connection = self.connection(number).ok_or(over)?;
+        let connection = self.connections.get_mut(&number);
+        let connection = connection.ok_or(SendRefused::Failed)?;
         if !connection.is_ready() {
             return Err(SendRefused::Later);
         }
         // What the socket does not take is kept, and nothing is put behind it: so little is kept.
         if connection.blocked || connection.broken.is_some() || connection.to_go > 0 {
             connection.refused = true;
-            self.note_held(number);
+            connection.note_held(&mut self.holding);
             return Err(SendRefused::Later);
         }
-        self.connection(number).ok_or(SendRefused::Later)
+        Ok(connection)
     }
 
     /// Sends a message, or lets it wait for those that follow.
@@ -46,12 +46,13 @@ impl TcpFabric {
             self.flush(number);
             return self.write_message(number, form, fill);
         }
+        let corked = connection.corked;
         let room = connection.out.add(HEADER + len);
         let (head, payload) = room.split_at_mut(HEADER);
         head.copy_from_slice(&record::header(form));
         fill(payload);
         self.counts.messages += 1;
-        if self.connection(number).is_some_and(|c| c.corked) {
+        if corked {
             self.note_held(number);
         } else {
             self.flush(number);
@@ -156,15 +157,20 @@ impl TcpFabric {
         self.note_held(number);
     }
 
+    fn note_held(&mut self, number: u32) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.note_held(&mut self.holding);
+        }
+    }
+}
+
+impl Connection {
     /// Keeps count of the connections that hold messages. Who has more for a peer than its socket
     /// takes has to call again in any case, and other calls do not wait for that peer.
-    pub(crate) fn note_held(&mut self, number: u32) {
-        let Some(connection) = self.connection(number) else {
-            return;
-        };
-        let behind = connection.refused || connection.to_go > 0;
-        let holds = connection.is_ready() && !connection.out.is_empty() && !behind;
-        let held = core::mem::replace(&mut connection.holds, holds);
-        self.holding = self.holding + u32::from(holds) - u32::from(held);
+    fn note_held(&mut self, holding: &mut u32) {
+        let behind = self.refused || self.to_go > 0;
+        let holds = self.is_ready() && !self.out.is_empty() && !behind;
+        let held = core::mem::replace(&mut self.holds, holds);
+        *holding = *holding + u32::from(holds) - u32::from(held);
     }
 }

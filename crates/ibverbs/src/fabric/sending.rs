@@ -55,7 +55,7 @@ impl Fabric {
         match &connection.stage {
             Stage::Ready => {}
             Stage::Greeting { .. } => return Err(SendRefused::Later),
-            Stage::Failed(why) => return Err(SendRefused::Failed(why.clone())),
+            Stage::Failed(_) => return Err(SendRefused::Failed),
         }
         let form = Form {
             kind,
@@ -81,8 +81,8 @@ impl Fabric {
         let coalesce = self.settings.coalesce;
         let connection = &mut self.connections[to.0 as usize];
         // Sending the open packet may have found that the connection is over.
-        if let Stage::Failed(why) = &connection.stage {
-            return Err(SendRefused::Failed(why.clone()));
+        if matches!(connection.stage, Stage::Failed(_)) {
+            return Err(SendRefused::Failed);
         }
         let free = connection
             .control_stream()
