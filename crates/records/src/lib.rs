@@ -107,6 +107,13 @@ pub fn message_kind(kind: u8, immediate: Option<u64>) -> u8 {
     kind | immediate.map_or(0, |_| IMMEDIATE)
 }
 
+/// Bytes of a record that brings a message of so many bytes, which may have an immediate word.
+#[inline(always)]
+#[must_use]
+pub fn message_bytes(len: u64, immediate: Option<u64>) -> u64 {
+    len + immediate.map_or(0, |_| IMMEDIATE_BYTES)
+}
+
 /// Whether a record of this kind brings a message of the application.
 #[must_use]
 pub const fn is_message(kind: u8) -> bool {

@@ -6,7 +6,7 @@ use super::VerbsEndpoint;
 use super::{HybridEndpoint, Opened, ShmEndpoint};
 use crate::buffer::total;
 use crate::engine::Engine;
-use crate::engine::protocol::attempt::{self, Attempt, Message, Short, Turn};
+use crate::engine::protocol::attempt::{self, Short};
 use crate::engine::protocol::receive;
 use crate::engine::request::sent;
 use crate::error::Outcome;
@@ -49,7 +49,7 @@ impl Opened<Engine> {
         unsafe { self.try_whole(to, tag, immediate, data) }
     }
 
-    /// One that would be [short](attempt::short), and could not.
+    /// A message that [`short`](attempt::short) has refused.
     ///
     /// # Safety
     /// As [`Messages::try_send`].
@@ -59,7 +59,7 @@ impl Opened<Engine> {
         unsafe { self.try_whole(to, tag, None, &[data]) }
     }
 
-    /// Any other one.
+    /// Sends a message by any way but the short one, if it goes whole at once.
     ///
     /// # Safety
     /// As [`Messages::try_send`].
@@ -71,10 +71,9 @@ impl Opened<Engine> {
         immediate: Option<u64>,
         data: &[RawSlice],
     ) -> bool {
-        let message = Message::new(to.0, tag.0, immediate, data);
         let cx = &mut self.engine.borrow_unguarded().cx;
         // SAFETY: the caller's promise.
-        unsafe { attempt::attempt(cx, &message, Turn::Whole) == Attempt::Sent }
+        unsafe { attempt::whole(cx, to.0, tag.0, immediate, data) }
     }
 
     /// A message that [`try_send`](Self::try_send) has refused.
@@ -95,7 +94,7 @@ impl Opened<Engine> {
         })
     }
 
-    /// The same, waited for. The engine is not borrowed meanwhile.
+    /// Posts a message and waits for it. The engine is not borrowed during the wait.
     ///
     /// # Safety
     /// As [`Messages::send_blocking`].

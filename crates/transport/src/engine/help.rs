@@ -18,7 +18,7 @@ use super::time_share::TimeShare;
 const PARTS: u32 = 4;
 /// The same where endpoints share a processor: what one of them takes, the others lack.
 const PARTS_SHARED: u32 = 16;
-/// What it may take at once.
+/// The most time that it may take at once.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// An account of the help that peers have had.
@@ -95,9 +95,13 @@ impl Help {
         self.count
     }
 
-    /// A peer asks for some, or has it. False if that is not timed.
-    pub(crate) fn note(&mut self) -> bool {
+    /// A peer asks for some, or has it.
+    pub(crate) fn note(&mut self) {
         self.count = self.count.wrapping_add(1);
+    }
+
+    /// Whether what peers ask for is timed at the moment.
+    pub(crate) fn is_timed(&self) -> bool {
         self.is_timed
     }
 

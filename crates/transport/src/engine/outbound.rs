@@ -5,7 +5,7 @@
 //!   peers share, and a private one from the record on that announces it.
 //! - The peer is rung after each record if it sleeps.
 
-use limic_records::{self as frame, ControlRecord, EAGER, IMMEDIATE_BYTES, RING_SWITCH, WORDS};
+use limic_records::{self as frame, ControlRecord, EAGER, RING_SWITCH, WORDS};
 use limic_shm::control::PeerDoorbell;
 use limic_shm::process;
 use limic_shm::ring::Mapped;
@@ -122,7 +122,7 @@ impl Outbound {
         data: &[RawSlice],
         len: u64,
     ) -> bool {
-        let bytes = (len + immediate.map_or(0, |_| IMMEDIATE_BYTES)) as u32;
+        let bytes = frame::message_bytes(len, immediate) as u32;
         let kind = frame::message_kind(EAGER, immediate);
         publish!(self.ring, bytes, kind, tag, |room| match immediate {
             // SAFETY: the caller's promise; room for `len` is reserved.
@@ -137,7 +137,7 @@ impl Outbound {
     pub(crate) fn fits(&self, len: u64, immediate: Option<u64>) -> bool {
         match &self.ring {
             Ring::Private(_) => true,
-            Ring::Shared(_) => len + immediate.map_or(0, |_| IMMEDIATE_BYTES) <= SHARED_PAYLOAD,
+            Ring::Shared(_) => frame::message_bytes(len, immediate) <= SHARED_PAYLOAD,
         }
     }
 

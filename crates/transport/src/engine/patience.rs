@@ -75,7 +75,7 @@ impl Patience {
 
 /// Time between two looks at a caller that polls.
 const LOOK: Duration = Duration::from_millis(10);
-/// What counts of it at most: who does not poll meanwhile does not wait.
+/// The most that one look counts: a caller that does not poll does not wait.
 const LONGEST_LOOK: Duration = Duration::from_millis(100);
 
 /// How long a caller has polled while operations were under way, and none was done.
@@ -91,7 +91,7 @@ pub(crate) struct Polled {
 }
 
 impl Polled {
-    /// A blocking call waits, and says so itself; or another program's loop does.
+    /// A blocking call waits, and says itself what for; or the caller sleeps in a loop of its own.
     #[inline(always)]
     pub(crate) fn in_call(&mut self) {
         self.in_call = true;
@@ -178,13 +178,11 @@ fn describe(cx: &mut Cx, awaited: Awaited<'_>) -> Option<String> {
             (!peers.is_empty()).then(|| format!("revoke of a region in use by {}", listed(peers)))
         }
         Awaited::UnderWay(call) => {
-            let slots = cx.requests.slots().into_iter();
-            let ids: Vec<_> = slots.map(|slot| cx.requests.id(slot)).collect();
+            let ids = cx.requests.ids();
             Some(under_way(call, &ids, |id| operation(cx, id)))
         }
         Awaited::Polled => {
-            let slots = cx.requests.slots().into_iter();
-            let ids: Vec<_> = slots.map(|slot| cx.requests.id(slot)).collect();
+            let ids = cx.requests.ids();
             let what = listed(ids.into_iter().filter_map(|id| operation(cx, id)));
             (!what.is_empty()).then(|| format!("calls that poll, for {what}"))
         }

@@ -17,7 +17,7 @@ const LONGEST: Duration = Duration::from_millis(1);
 pub(crate) struct TimeShare {
     /// Of the time, one part in so many may be taken.
     parts: u32,
-    /// And so much at once.
+    /// The most that may be taken at once.
     at_once: Duration,
     spent: Duration,
     /// Up to when the account counts what time gives back.
@@ -51,7 +51,7 @@ impl TimeShare {
         self.spent > self.at_once
     }
 
-    /// What is overdrawn was nobody else's time.
+    /// The time that is overdrawn was taken from nobody else.
     pub(crate) fn forgive(&mut self) {
         self.spent = self.spent.min(self.at_once);
     }

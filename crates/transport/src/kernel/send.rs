@@ -84,18 +84,18 @@ impl KernelEngine {
         tag: u64,
         immediate: Option<u64>,
         data: &[RawSlice],
-    ) -> Result<bool> {
-        let rank = self.rank(to)?;
+    ) -> bool {
+        let Ok(rank) = self.rank(to) else {
+            return false;
+        };
         let waits = self.peers.get(to).is_some_and(|entry| entry.backlogged > 0);
         if waits || !select::module::is_kept(total(data)) || data.len() > Messages::SLICES {
-            return Ok(false);
+            return false;
         }
         // SAFETY: readable during the call, by the caller; a send that the module keeps is over
         // when it returns.
-        match unsafe { self.offer((to, rank), tag, immediate, data) }? {
-            Offered::Over(outcome) => outcome.map(|_| true),
-            Offered::Queued(_) | Offered::Busy => Ok(false),
-        }
+        let offered = unsafe { self.offer((to, rank), tag, immediate, data) };
+        matches!(offered, Ok(Offered::Over(Ok(_))))
     }
 
     /// Hands a send to the module. One trap.

@@ -136,8 +136,7 @@ impl KernelEngine {
             Awaited::OneOf(ids) => patience::one_of(ids, |id| self.described(id)),
             Awaited::Message(call, selector) => Some(sought(call, selector)),
             Awaited::UnderWay(call) => {
-                let slots = self.requests.slots().into_iter();
-                let ids: Vec<_> = slots.map(|slot| self.requests.id(slot)).collect();
+                let ids = self.requests.ids();
                 Some(patience::under_way(call, &ids, |id| self.described(id)))
             }
             Awaited::Contact(_) | Awaited::Region(_) | Awaited::Polled | Awaited::Taking(_) => None,

@@ -5,7 +5,6 @@ use crate::engine::Engine;
 use crate::engine::bypass::receive::{self as receive_bypass, Bypass, Round};
 use crate::engine::contact::connections;
 use crate::engine::envelope::{Envelope, Told};
-use crate::engine::patience::Polled;
 use crate::engine::progress::work;
 use crate::engine::protocol::{assembly, receive, send};
 use crate::engine::request::Incoming;
@@ -82,7 +81,7 @@ impl Engine {
             // What comes from this source would be unexpected if it were taken now.
             self.bypassed = 0;
             self.cx.regions.help.others_moved();
-            self.polled = Polled::default();
+            self.polled.in_call();
             self.poll_except(Some(source));
         }
         for _ in 0..receive_bypass::rounds(self.cx.wakeup.spins()) {

@@ -73,12 +73,10 @@ impl Engine {
     fn flush_pending_slow(&mut self) {
         let end = Instant::now() + ROOM_WITHIN;
         self.wait_until(Awaited::Taking(end), |engine| {
-            if engine.cx.fabric.holds_messages() && Instant::now() < end {
-                return None;
-            }
-            engine.cx.fabric.gave_time();
-            Some(())
+            let over = !engine.cx.fabric.holds_messages() || Instant::now() >= end;
+            over.then_some(())
         });
+        self.cx.fabric.gave_time();
     }
 
     pub(crate) fn cancel(&mut self, id: RequestId) -> Result<()> {

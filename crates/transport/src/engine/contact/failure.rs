@@ -8,7 +8,6 @@ use crate::counters::Event;
 use crate::engine::control::{budget, spins};
 use crate::engine::cx::Cx;
 use crate::engine::matching::Liveness;
-use crate::engine::matching::unexpected::kept_bytes;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::peer::pair::ShmPair;
 use crate::engine::peer::table::{Channel, PeerState};
@@ -173,12 +172,7 @@ fn forget_offers(cx: &mut Cx, number: u32, why: &PeerFailure) {
         .store()
         .find(true, |message| gone(message) && !in_arena(message));
     for token in claimed {
-        let store = cx.matching.store();
-        let kept = store
-            .get(token)
-            .map_or(0, |message| kept_bytes(&message.body));
-        store.replace(token, UnexpectedBody::Lost(Box::new(why.clone())));
-        budget::count_taken(cx, number, kept);
+        unexpected::lose(cx, token, why);
     }
 }
 

@@ -134,7 +134,7 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
     }
     let pid = cx.sockets.pid_of(index);
     let left = cx.quarantine.count_of(pid) + cx.arenas.count_of(pid);
-    if cx.sockets.is_over_share(index, left) {
+    if cx.sockets.is_over_share(pid, left) {
         let why = "its process has half of the descriptors that may be open there (ulimit -n)";
         return refuse(cx, index, why);
     }

@@ -26,7 +26,7 @@ pub(crate) enum Note {
 ///
 /// # Invariants
 /// - What was noted first is done first.
-/// - A peer ends once, and is held back once, until that is done.
+/// - A peer ends once, is held back once and asks for help once, until that is done.
 #[derive(Default)]
 pub(crate) struct Notes {
     /// With the peers' numbers, oldest first.
@@ -48,8 +48,15 @@ impl Notes {
 
     /// A peer is gone, if nothing has said so before.
     pub(crate) fn ended(&mut self, peer: u32, why: PeerFailure) {
-        if !self.has_ended(peer) {
-            self.notes.push((peer, Note::Ended(why)));
+        self.note_once(peer, Note::Ended(why));
+    }
+
+    /// Notes something of a peer, unless the same is noted already.
+    fn note_once(&mut self, peer: u32, note: Note) {
+        let kind = core::mem::discriminant(&note);
+        let same = |(of, it): &(u32, Note)| *of == peer && core::mem::discriminant(it) == kind;
+        if !self.notes.iter().any(same) {
+            self.notes.push((peer, note));
         }
     }
 
@@ -66,18 +73,12 @@ impl Notes {
 
     /// A peer sends more than is received.
     pub(crate) fn hold_back(&mut self, peer: u32) {
-        let held = |note: &(u32, Note)| note.0 == peer && matches!(note.1, Note::HoldBack);
-        if !self.notes.iter().any(held) {
-            self.notes.push((peer, Note::HoldBack));
-        }
+        self.note_once(peer, Note::HoldBack);
     }
 
     /// A peer asks for help with accesses to regions.
     pub(crate) fn asks_help(&mut self, peer: u32) {
-        let asks = |note: &(u32, Note)| note.0 == peer && matches!(note.1, Note::AsksHelp);
-        if !self.notes.iter().any(asks) {
-            self.notes.push((peer, Note::AsksHelp));
-        }
+        self.note_once(peer, Note::AsksHelp);
     }
 
     /// A receive is over once it is known that the peer, which has said something, has not left.

@@ -312,11 +312,10 @@ impl Sockets {
         others.copied().max_by_key(count)
     }
 
-    /// Whether the process at the other end of a connection has so many, with `left` others that
-    /// are over and left a descriptor here, that others may find none. The kernel gives no number
+    /// Whether a process has so many connections, with `left` others that are over and left a
+    /// descriptor here, that others may find none. The kernel gives no number
     /// to a process of another namespace, of which there may be many.
-    pub(crate) fn is_over_share(&self, index: u32, left: usize) -> bool {
-        let pid = self.pid_of(index);
+    pub(crate) fn is_over_share(&self, pid: i32, left: usize) -> bool {
         let its = self.iter().filter(|connection| connection.pid == pid);
         let count = its.count() + left;
         let limit = getrlimit(Resource::Nofile).current;

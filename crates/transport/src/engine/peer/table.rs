@@ -166,6 +166,11 @@ impl Peers {
         self.get(number)?.pair_mut()
     }
 
+    /// Whether this endpoint is at work on accesses to its regions by a peer.
+    pub(crate) fn serves(&mut self, number: u32) -> bool {
+        self.get(number).is_some_and(|peer| peer.served > 0)
+    }
+
     /// How a peer is reached.
     #[inline(always)]
     pub(crate) fn channel(&self, number: u32) -> Option<&Channel> {

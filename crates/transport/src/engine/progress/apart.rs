@@ -64,8 +64,8 @@ impl ReceiveRings {
         let mut at = 0;
         while let Some(input) = self.apart.get_mut(at) {
             let is_held_back = cx.matching.is_over_share(input.peer, cx.peers.reached());
-            let served = input.serves(cx);
-            if served | (input.timed > 0) {
+            let served = cx.peers.serves(input.peer);
+            if served || input.timed > 0 {
                 if rests {
                     at += 1;
                     continue;
@@ -86,7 +86,7 @@ impl ReceiveRings {
             } else if is_held_back {
                 moved |= input.deliver(cx, true, None);
             }
-            if is_held_back || input.timed > 0 || input.serves(cx) {
+            if is_held_back || input.timed > 0 || cx.peers.serves(input.peer) {
                 at += 1;
             } else {
                 moved = true;

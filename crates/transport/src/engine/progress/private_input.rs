@@ -53,11 +53,6 @@ impl PrivateInput {
         (taken, bytes)
     }
 
-    /// Whether this endpoint is at work on accesses to its regions by the peer.
-    pub(super) fn serves(&self, cx: &mut Cx) -> bool {
-        cx.peers.get(self.peer).is_some_and(|peer| peer.served > 0)
-    }
-
     /// Takes records, up to the first message that would have to be kept if the ring is held back,
     /// and until the piece of work that this is, if its time counts, is a long one. True if there
     /// were any.

@@ -207,7 +207,24 @@ pub(crate) unsafe fn attempt(cx: &mut Cx, message: &Message<'_>, turn: Turn) -> 
     unsafe { fragments::push_eager(cx, message, None) }
 }
 
-/// Rings the receiver of what was sent just now. False: it is nobody's, see
+/// Sends a message if it goes whole at once. True if it did.
+///
+/// # Safety
+/// The slices are readable during the call.
+#[inline(always)]
+pub(crate) unsafe fn whole(
+    cx: &mut Cx,
+    to: u32,
+    tag: u64,
+    immediate: Option<u64>,
+    data: &[RawSlice],
+) -> bool {
+    let message = Message::new(to, tag, immediate, data);
+    // SAFETY: the caller's promise.
+    unsafe { attempt(cx, &message, Turn::Whole) == Attempt::Sent }
+}
+
+/// Rings the receiver of what was sent just now. False: nobody reads it, see
 /// [`Outbound::ring_doorbell`](crate::engine::outbound::Outbound::ring_doorbell).
 #[cold]
 pub(crate) fn ring_doorbell(cx: &mut Cx, to: u32) -> bool {

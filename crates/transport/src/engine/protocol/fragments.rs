@@ -208,7 +208,7 @@ pub(crate) fn push_asked(cx: &mut Cx) -> bool {
         let Some(to) = cx.transfers.asked_by.pop_front() else {
             break;
         };
-        let serves = cx.peers.get(to).is_some_and(|peer| peer.served > 0);
+        let serves = cx.peers.serves(to);
         let piece = serves.then(|| cx.regions.help.begin());
         // Where the oldest has no room, none has.
         while let Some(slot) = front_asked(cx, to) {

@@ -10,8 +10,7 @@ use crate::engine::cx::Cx;
 use crate::engine::matching::posted::query;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::peer::table::{Channel, PeerState};
-use crate::engine::protocol::attempt::{Attempt, Message, Turn, attempt};
-use crate::engine::protocol::{arena_message, receive, send};
+use crate::engine::protocol::{arena_message, attempt, receive, send};
 use crate::engine::request::sent;
 use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut, SendOptions};
 use crate::{Error, Peer, Result, Selector, Status};
@@ -49,9 +48,10 @@ fn post_bytes_of_loan(cx: &mut Cx, to: u32, tag: u64, loan: RawLoan, len: usize)
     // SAFETY: the loan's bytes stay where they are until `give_back`, which happens after
     // completion.
     let posted = unsafe {
-        match attempt(cx, &Message::new(to, tag, None, &[bytes]), Turn::Whole) {
-            Attempt::Sent => Ok(Posted::Done(sent(to, tag, len as u64))),
-            _ => send::post(cx, to, tag, SendOptions::default(), &[bytes]),
+        if attempt::whole(cx, to, tag, None, &[bytes]) {
+            Ok(Posted::Done(sent(to, tag, len as u64)))
+        } else {
+            send::post(cx, to, tag, SendOptions::default(), &[bytes])
         }
     };
     match &posted {

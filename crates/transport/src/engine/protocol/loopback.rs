@@ -2,14 +2,13 @@
 
 use limic_policy::Path;
 
-use crate::engine::control::{budget, counting};
+use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::{Envelope, Told};
 use crate::engine::matching::Liveness;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::protocol::unexpected;
-use crate::engine::request::sent;
-use crate::engine::request::{Operation, SendStage, Sending, Slot};
+use crate::engine::request::{Operation, SendStage, Sending, Slot, sent};
 use crate::raw::Posted;
 use crate::{Error, Peer, Result};
 
@@ -76,9 +75,8 @@ pub(crate) fn lose(cx: &mut Cx, slot: Slot) {
     let of_it =
         |kept: &UnexpectedMessage| matches!(kept.body, UnexpectedBody::Loopback(it) if it == id);
     for token in store.find(true, of_it) {
-        store.replace(token, UnexpectedBody::Lost(Box::new(why.clone())));
+        unexpected::lose(cx, token, &why);
     }
-    budget::count_taken(cx, me, 0);
     let peer = Peer(me);
     cx.requests
         .complete(slot, Err(Error::PeerFailed { peer, why }));

@@ -2,7 +2,7 @@
 
 use limic_policy::Path;
 use limic_policy::select::network::{self, NetworkPlan};
-use limic_records::{self as frame, ControlRecord, IMMEDIATE_BYTES, OFFSET_BYTES, Offer};
+use limic_records::{self as frame, ControlRecord, OFFSET_BYTES, Offer};
 
 use crate::buffer::{SendBuffer, Sink, Skip, gather, gather_behind, put_words};
 use crate::engine::control::counting;
@@ -19,9 +19,14 @@ use crate::raw::RequestId;
 /// # Safety
 /// As for [`attempt`](crate::engine::protocol::attempt::attempt).
 pub(crate) unsafe fn attempt(cx: &mut Cx, link: Link, message: &Message<'_>) -> Attempt {
-    let Message { to, data, len, .. } = *message;
-    let immediate = message.immediate;
-    let len_in_record = len + immediate.map_or(0, |_| IMMEDIATE_BYTES);
+    let Message {
+        to,
+        immediate,
+        data,
+        len,
+        ..
+    } = *message;
+    let len_in_record = frame::message_bytes(len, immediate);
     // What lies in an adapter's queue is lost with this process: the answer to an offer says that
     // it arrived.
     let asks = cx.fabric.asks_first(to) || message.delivered;

@@ -248,8 +248,8 @@ fn is_admitted(cx: &mut Cx, from: u32) -> bool {
 
 /// A peer asks for help. From now on its ring is read where the time is counted: `progress::apart`.
 fn asks_help(cx: &mut Cx, from: u32) {
-    let is_timed = cx.regions.help.note();
-    if !is_timed && cx.peers.pair(from).is_some() {
+    cx.regions.help.note();
+    if !cx.regions.help.is_timed() && cx.peers.pair(from).is_some() {
         cx.peers.notes.asks_help(from);
     }
 }

@@ -8,6 +8,7 @@ use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
 use crate::engine::matching::unexpected::{NoMemory, kept_bytes};
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
+use crate::error::PeerFailure;
 
 /// The system gives no memory: what a peer has sent is lost, and with it the order of the pair.
 pub(crate) const NO_MEMORY: Violation = "more unexpected messages than memory can hold";
@@ -45,6 +46,17 @@ pub(crate) fn keep(cx: &mut Cx, message: UnexpectedMessage) -> Result<u32, Viola
     let token = stored.map_err(|NoMemory| NO_MEMORY)?;
     budget::count_kept(cx, from, bytes);
     Ok(token)
+}
+
+/// A message that somebody has claimed is lost: its receive will fail.
+pub(crate) fn lose(cx: &mut Cx, token: u32, why: &PeerFailure) {
+    let store = cx.matching.store();
+    let Some(message) = store.get(token) else {
+        return;
+    };
+    let (from, kept) = (message.envelope.from, kept_bytes(&message.body));
+    store.replace(token, UnexpectedBody::Lost(Box::new(why.clone())));
+    budget::count_taken(cx, from, kept);
 }
 
 /// Forgets a message: its sender is gone, or has cancelled.

@@ -319,6 +319,12 @@ impl<O: OperationKind> Requests<O> {
         self.freed.add(cold.buffers);
     }
 
+    /// The ids of these operations.
+    pub(crate) fn ids(&self) -> Vec<RequestId> {
+        let slots = self.slots().into_iter();
+        slots.map(|slot| self.id(slot)).collect()
+    }
+
     /// Slots of operations that ids mean, for a walk over all of them. Linear: failures only.
     pub(crate) fn slots(&self) -> Vec<Slot> {
         (0..self.entries.len() as u32)
@@ -359,8 +365,7 @@ fn request_id(generation: u32, slot: Slot) -> RequestId {
 impl<O> Requests<O> {
     /// Whether no operation is in the table, completed ones included. Linear.
     pub(crate) fn is_empty(&self) -> bool {
-        let mut entries = self.entries.iter();
-        entries.all(|entry| matches!(entry.state, State::Free))
+        self.live() == 0
     }
 
     /// Operations in the table, completed ones included.

@@ -7,7 +7,7 @@ use limic_shm::control::Sent;
 
 use super::{attach_both, open, open_with, post, until};
 use crate::engine::matching::Liveness;
-use crate::engine::protocol::receive;
+use crate::engine::protocol::{attempt, receive};
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut, SendOptions};
 use crate::{Error, Selector};
@@ -97,7 +97,7 @@ fn a_send_that_was_received_ends_well_though_its_receiver_closes() {
     };
     sender.progress();
     // SAFETY: there are no slices.
-    while unsafe { super::sends(&mut receiver, of_sender, 2, None, &[]) } {}
+    while unsafe { attempt::whole(&mut receiver.cx, of_sender, 2, None, &[]) } {}
     // SAFETY: the room outlives the endpoint.
     let posted = unsafe {
         let room = [RawSliceMut::from(&mut room[..])];

@@ -31,7 +31,7 @@ use limic_shm::sync::Ordering;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Engine;
-use super::protocol::attempt::{Attempt, Message, Turn, attempt};
+use super::protocol::attempt;
 use super::protocol::{receive, regions};
 use super::request::sent;
 use crate::raw::{Posted, RawSlice, RegionId, SendOptions};
@@ -113,28 +113,12 @@ unsafe fn post(from: &mut Engine, to: u32, tag: u64, data: &[u8]) -> Posted {
     let slices = [RawSlice::from(data)];
     // SAFETY: the caller's promise.
     let posted = unsafe {
-        match sends(from, to, tag, None, &slices) {
+        match attempt::whole(&mut from.cx, to, tag, None, &slices) {
             true => Ok(Posted::Done(sent(to, tag, data.len() as u64))),
             false => from.post_send(to, tag, SendOptions::default(), &slices),
         }
     };
     posted.expect("alive")
-}
-
-/// Sends a message whole, if it goes now.
-///
-/// # Safety
-/// The slices are readable during the call.
-unsafe fn sends(
-    from: &mut Engine,
-    to: u32,
-    tag: u64,
-    immediate: Option<u64>,
-    data: &[RawSlice],
-) -> bool {
-    let message = Message::new(to, tag, immediate, data);
-    // SAFETY: the caller's promise.
-    unsafe { attempt(&mut from.cx, &message, Turn::Whole) == Attempt::Sent }
 }
 
 /// Sends eight bytes at once.

@@ -9,6 +9,7 @@ use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::bypass::receive::Bypass;
 use crate::engine::outbox;
+use crate::engine::protocol::attempt;
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
 use crate::{Peer, Selector, Tag};
@@ -33,7 +34,13 @@ fn a_message_with_a_word_that_a_receive_waits_for_is_not_unexpected() {
     // SAFETY: both outlive the calls, after which they are done.
     let received = unsafe {
         let data = [RawSlice::from(&data[..])];
-        assert!(super::sends(&mut sender, at_sender, 2, Some(77), &data));
+        assert!(attempt::whole(
+            &mut sender.cx,
+            at_sender,
+            2,
+            Some(77),
+            &data
+        ));
         let room = [RawSliceMut::from(&mut room[..])];
         receiver.recv_blocking(&Selector::from((Peer(of_sender), Tag(2))), &room)
     };
