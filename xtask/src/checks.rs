@@ -59,8 +59,8 @@ pub(crate) fn settings() -> Result<(), Failure> {
     .run()
 }
 
-/// Parts of `limic` that need nothing of the kernel but memory: who owns buffers, and what is told
-/// of them. The rest needs memfds and sockets, which Miri does not have.
+/// Parts of `limic` that need nothing of the kernel but memory: who owns buffers, requests
+/// and regions. The rest needs memfds and sockets, which Miri does not have.
 const OWNERS: [&str; 4] = [
     "owners::",
     "buffer::",

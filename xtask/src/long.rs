@@ -30,8 +30,16 @@ pub(crate) fn sanitizer(summary: &mut Summary) -> Result<(), Failure> {
             .env("TSAN_OPTIONS", HALT)
             .run_tests(summary)
     };
-    test(&["-p", "limic-shm", "--lib", "ring::"], summary)?;
-    test(&["-p", "limic-pools", "-p", "limic", "--lib"], summary)?;
+    let shared = ["ring::", "bytes::", "idle::"];
+    test(
+        &[&["-p", "limic-shm", "--lib", "--"], &shared[..]].concat(),
+        summary,
+    )?;
+    let above = ["-p", "limic-counters", "-p", "limic-records"];
+    test(
+        &[&above[..], &["-p", "limic-pools", "-p", "limic", "--lib"]].concat(),
+        summary,
+    )?;
     test(
         &["-p", "limic-tests", "--test", "conformance", "threads"],
         summary,

@@ -1,9 +1,9 @@
 //! What was moved: counts by path and peer, a histogram of sizes, and reasons.
 //!
-//! A [`Recorder`] counts, in a page that others may read: from inside `Endpoint::counters`, at the
-//! end `LIMIC_STATS` ([`exit_report`]), and from outside at any time [`of_process`], which `limic
-//! info --pid` uses. A short message costs three additions, and others five, to words of this
-//! endpoint's own cache lines. docs/counters.md lists names, units and formats.
+//! A [`Recorder`] counts in a page. `Endpoint::counters` reads it from inside; [`exit_report`]
+//! writes it down at the end (`LIMIC_STATS`); [`of_process`] reads it from outside at any time, as
+//! `limic info --pid` does. A short message costs three additions, and others five, to words of
+//! this endpoint's own cache lines. docs/counters.md lists names, units and formats.
 
 #![deny(unsafe_code)]
 

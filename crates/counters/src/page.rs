@@ -2,8 +2,9 @@
 //! is taken for granted but that there are some.
 
 use limic_policy::Path;
+use limic_shm::bytes::word_at;
 
-use crate::layout::{self as at};
+use crate::layout as at;
 use crate::{Counters, Event, Peer, Reason, SIZE_CLASSES, Traffic};
 
 /// One endpoint's counters, and whose they are.
@@ -94,12 +95,8 @@ impl Page {
                 needs: at::BYTES,
             });
         }
-        let words = bytes.chunks_exact(8).take(at::WORDS).map(|bytes| {
-            let mut word = [0; 8];
-            word.copy_from_slice(bytes);
-            u64::from_ne_bytes(word)
-        });
-        let words: Vec<u64> = words.collect();
+        let words = bytes.chunks_exact(8).take(at::WORDS);
+        let words: Vec<u64> = words.map(|bytes| word_at(bytes, 0)).collect();
         if words[at::AT_MAGIC] != at::MAGIC {
             return Err(PageError::Magic);
         }

@@ -6,6 +6,7 @@
 
 use limic_bootstrap::launcher;
 use limic_policy::Path;
+use limic_shm::bytes::word_at;
 use limic_shm::ring::{Mapped, Memory};
 use limic_shm::segment::{Arena, Placement, SegmentError};
 use limic_shm::sync::Ordering;
@@ -159,11 +160,7 @@ impl Recorder {
         let text = cut(text, at::REASON_BYTES);
         let path = path.map_or(0, |path| path.index() as u64 + 1);
         for index in (0..at::MOST_REASONS).map(|n| at::REASONS + n * at::REASON_WORDS) {
-            let words = text.as_bytes().chunks(8).map(|bytes| {
-                let mut word = [0; 8];
-                word[..bytes.len()].copy_from_slice(bytes);
-                u64::from_ne_bytes(word)
-            });
+            let words = text.as_bytes().chunks(8).map(|bytes| word_at(bytes, 0));
             let mut numbered = (index + at::REASON_TEXT..).zip(words);
             if self.load(index + at::REASON_LEN) == 0 {
                 numbered.for_each(|(index, word)| self.store(index, word));

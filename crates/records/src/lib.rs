@@ -30,10 +30,11 @@
 //!
 //! - What a peer wrote is read once. [`Frame::decode`] refuses what makes no sense in any state of
 //!   an endpoint, and panics at nothing.
-//! - What was read of a record can be written again, and says the same ([`any_record`]).
+//! - What was read of a record can be written again, and says the same (`any_record`).
 
 #![forbid(unsafe_code)]
 
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod any_record;
 mod contents;
@@ -213,8 +214,8 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
             EAGER_STAGED => Self::EagerStaged(envelope, staged(&body)?),
             EAGER_FRAGMENTED => {
                 let [word] = read(&body)?;
-                let (stalled, len) = unflagged(word);
-                Self::EagerFragmented(envelope, len, stalled != 0)
+                let (len, stalled) = fragmented_from(word);
+                Self::EagerFragmented(envelope, len, stalled)
             }
             READY_TO_SEND => Self::ReadyToSend(envelope, Offer::decode(read(&body)?)),
             ARENA => Self::Arena(envelope, arena(&body)?),

@@ -29,8 +29,8 @@ const _: () = assert!(LOAN_FLAGS.is_power_of_two());
 pub const MOST_ARENAS: usize = 1 << (u32::BITS - FLAG_BITS);
 
 impl ArenaMessage {
-    #[inline(always)]
     /// What a record says of it.
+    #[inline(always)]
     #[must_use]
     pub fn encode(&self) -> [u64; 3] {
         let ahead = self.send_ahead.map_or(0, |before| 1 + u64::from(before));
@@ -41,8 +41,8 @@ impl ArenaMessage {
         ]
     }
 
-    #[inline(always)]
     /// What a record says, as it was read.
+    #[inline(always)]
     #[must_use]
     pub fn decode([name, offset, len]: [u64; 3]) -> Self {
         let (ahead, len) = unflagged(len);

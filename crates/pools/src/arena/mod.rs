@@ -100,6 +100,15 @@ pub enum NoRoom {
     Segment(#[from] SegmentError),
 }
 
+/// A peer that is forgotten but holds something. Its process lives, as far as is known.
+#[derive(Debug)]
+struct Holder {
+    peer: u32,
+    pid: i32,
+    /// Its pidfd. Without one, what it holds comes back when it is dropped, or never.
+    process: Option<OwnedFd>,
+}
+
 /// The arenas of this endpoint.
 #[derive(Debug)]
 pub struct Arenas {
@@ -107,10 +116,7 @@ pub struct Arenas {
     arenas: Vec<Option<OwnArena>>,
     placement: Placement,
     slots: Slots,
-    /// Peers that are forgotten but hold something, with the numbers of their processes, which
-    /// live, and a pidfd each. Without a pidfd, what such a peer holds comes back when it is
-    /// dropped, or never.
-    living_holders: Vec<(u32, i32, Option<OwnedFd>)>,
+    living_holders: Vec<Holder>,
     bytes: usize,
     most: usize,
     /// Slots of the messages that went ahead of their receivers, oldest first.
@@ -200,7 +206,7 @@ impl Arenas {
             return Ok(slot);
         }
         self.reclaim();
-        self.take_from_ended();
+        self.look_at_holders();
         while let Some(range) = self.slots.forget_kept() {
             self.free(range);
         }
@@ -411,42 +417,38 @@ impl Arenas {
 
     /// A peer is about to be forgotten, and its process (a pidfd, if there is one) may live on.
     pub fn keep_for_living(&mut self, peer: u32, pid: i32, process: Option<&OwnedFd>) {
-        let known = self.living_holders.iter().any(|(known, ..)| *known == peer);
-        if holds_some(&self.slots, peer) && !known && !process.is_some_and(has_ended) {
+        let known = self.living_holders.iter().any(|holder| holder.peer == peer);
+        if !known && self.slots.holds_some(peer) && !process.is_some_and(has_ended) {
             // Without a free descriptor for the copy it is as without a pidfd.
             let process = process.and_then(|process| process.try_clone().ok());
             let process = process.map(world::opened);
-            self.living_holders.push((peer, pid, process));
+            self.living_holders.push(Holder { peer, pid, process });
         }
     }
 
     /// How many descriptors are kept for peers of a process that have left and hold something.
     pub fn count_of(&mut self, pid: i32) -> usize {
-        self.take_from_ended();
-        let slots = &self.slots;
-        self.living_holders
-            .retain(|(peer, ..)| holds_some(slots, *peer));
-        let holders = self.living_holders.iter();
-        let kept = holders.filter(|(_, known, process)| *known == pid && process.is_some());
-        kept.count()
+        self.look_at_holders();
+        let kept = |holder: &&Holder| holder.pid == pid && holder.process.is_some();
+        self.living_holders.iter().filter(kept).count()
     }
 
     /// Takes back what a failed peer held, except for what its process may still read: a received
     /// loan outlives the endpoint that received it. That comes back when it is dropped, or with the
     /// end of the process.
     pub fn forget_peer(&mut self, peer: u32) {
-        if self.living_holders.iter().all(|(other, ..)| *other != peer) {
+        if self.living_holders.iter().all(|holder| holder.peer != peer) {
             self.take_from(peer);
         }
     }
 
-    /// Takes back what processes held that have ended, and had left before.
-    fn take_from_ended(&mut self) {
-        for (peer, pid, process) in core::mem::take(&mut self.living_holders) {
-            if process.as_ref().is_some_and(has_ended) {
-                self.take_from(peer);
-            } else {
-                self.living_holders.push((peer, pid, process));
+    /// Takes back what processes held that have ended, and forgets holders that hold nothing now.
+    fn look_at_holders(&mut self) {
+        for holder in core::mem::take(&mut self.living_holders) {
+            if holder.process.as_ref().is_some_and(has_ended) {
+                self.take_from(holder.peer);
+            } else if self.slots.holds_some(holder.peer) {
+                self.living_holders.push(holder);
             }
         }
     }
@@ -463,10 +465,4 @@ impl Arenas {
         let arena = self.arenas.get(number as usize)?.as_ref()?;
         Some((arena.arena.fd(), arena.arena.bytes()))
     }
-}
-
-/// Whether a peer has something that is not back.
-fn holds_some(slots: &Slots, peer: u32) -> bool {
-    let mut sent = slots.sent();
-    sent.any(|slot| slots.peer(slot) == peer && !slots.is_back(slot))
 }

@@ -11,7 +11,7 @@ use super::quota::{Charge, Quota};
 use super::thread_rc::{ThreadRc, ThreadRef};
 
 /// Arenas of one peer that are mapped at a time: each costs this process page tables.
-const MOST_ARENAS: usize = 4096;
+const MOST_MAPPED: usize = 4096;
 
 /// Arenas of one peer that are read without being mapped: each costs this process a descriptor.
 const MOST_UNMAPPED: usize = 16;
@@ -97,9 +97,9 @@ impl PeerArenas {
         known.filter(|(_, access)| which(access)).count()
     }
 
-    /// Notes an arena that is not known.
+    /// Notes an arena that is not known, unless there are too many.
     fn enter(&mut self, number: u32, access: Access) {
-        if self.known.len() < 2 * MOST_ARENAS {
+        if self.known.len() < 2 * MOST_MAPPED {
             self.known.push((number, access));
         }
     }
@@ -132,7 +132,7 @@ impl PeerArenas {
         self.unmap(number);
         let count = self.count(|access| matches!(access, Access::Mapped(_)));
         // The whole of it is mapped at once, and it may be longer than all addresses.
-        let charge = (count < MOST_ARENAS).then(|| self.quota.charge(bytes));
+        let charge = (count < MOST_MAPPED).then(|| self.quota.charge(bytes));
         let Some(charge) = charge.flatten() else {
             tracing::warn!(
                 "an arena of {bytes} bytes of a peer is too much to map beside {count} others"
@@ -265,8 +265,8 @@ impl PeerArenas {
         self.sent.len() != before
     }
 
-    #[inline(always)]
     /// Whether the peer has the descriptor of an arena of this endpoint.
+    #[inline(always)]
     #[must_use]
     pub fn was_sent(&self, number: u32) -> bool {
         self.sent.contains(&number)

@@ -23,7 +23,7 @@ impl Arenas {
                 || arenas.slots.unused_flags() <= LOAN_FLAGS as usize / 4
         };
         if full(self) {
-            self.take_from_ended();
+            self.look_at_holders();
             // A peer that takes nothing must not hold back the others' room.
             self.end_send_ahead_if(Slots::is_back);
             if full(self) {
@@ -130,7 +130,7 @@ impl Arenas {
     }
 
     /// Takes back the messages of which this is said.
-    pub(crate) fn end_send_ahead_if(&mut self, is_over: impl Fn(&Slots, u32) -> bool) {
+    pub(super) fn end_send_ahead_if(&mut self, is_over: impl Fn(&Slots, u32) -> bool) {
         for flag in core::mem::take(&mut self.send_ahead) {
             if is_over(&self.slots, flag) {
                 self.end_send_ahead(flag);

@@ -302,8 +302,14 @@ impl Slots {
         over
     }
 
+    /// Whether a peer has something that is not back.
+    pub(crate) fn holds_some(&self, peer: u32) -> bool {
+        self.sent()
+            .any(|slot| self.peer(slot) == peer && !self.is_back(slot))
+    }
+
     /// Those that are with receivers.
-    pub(crate) fn sent(&self) -> impl Iterator<Item = u32> + '_ {
+    fn sent(&self) -> impl Iterator<Item = u32> + '_ {
         (0..LOAN_FLAGS).filter(|slot| self.slots[*slot as usize].used == SlotUse::Sent)
     }
 

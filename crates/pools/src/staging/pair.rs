@@ -54,10 +54,10 @@ pub trait Peer {
 
 /// What becomes of a buffer when it is read.
 #[derive(Clone, Copy, Debug)]
-pub struct AfterRead(pub(super) Then);
+pub struct AfterRead(Then);
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Then {
+enum Then {
     /// Its release flag is set.
     Return,
     /// It is recycled.

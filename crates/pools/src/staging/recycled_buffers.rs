@@ -178,11 +178,9 @@ impl RecycledBuffers {
 
     /// Reckons with bytes that have come from the peer, of which there were so many in all.
     pub(crate) fn credit_for(&mut self, came: u64) {
+        self.credit = self.credit_with(came).min(LONGEST_RECYCLED);
         let more = came.wrapping_sub(self.received);
+        self.penalty = self.penalty.saturating_sub(more);
         self.received = came;
-        let rest = self.penalty.saturating_sub(more);
-        let more = more - (self.penalty - rest);
-        self.penalty = rest;
-        self.credit = self.credit.saturating_add(more).min(LONGEST_RECYCLED);
     }
 }

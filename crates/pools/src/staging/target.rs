@@ -22,11 +22,12 @@ pub struct Target {
 }
 
 impl Target {
+    /// A buffer of the pool, for `len` bytes.
     #[inline(always)]
-    fn new(page: u32, pages: u32, generation: u32, lease: Lease) -> Self {
+    fn new(buffer: StagingBuffer, len: u64, lease: Lease) -> Self {
         Self {
-            run: PageRun::new(page, pages),
-            generation: generation.into(),
+            run: PageRun::new(buffer.page, pages_for(len)),
+            generation: buffer.generation.into(),
             lease,
         }
     }
@@ -86,8 +87,7 @@ impl StagingPair {
         if earned {
             if let Some(buffer) = pool.recycled.take(to, len) {
                 self.recycled.credit -= len;
-                let (page, generation) = (buffer.page, buffer.generation);
-                return Some(Target::new(page, pages, generation, Lease::Transferred));
+                return Some(Target::new(buffer, len, Lease::Transferred));
             }
         }
         if let Some(longer) = self.recycled.take_longer(pages) {
@@ -144,13 +144,7 @@ impl StagingPair {
             }
         }
         let (buffer, len) = pool.take_some(to, len, most)?;
-        let target = Target::new(
-            buffer.page,
-            pages_for(len),
-            buffer.generation,
-            Lease::Borrowed,
-        );
-        Some((target, len))
+        Some((Target::new(buffer, len, Lease::Borrowed), len))
     }
 
     /// The first `len` bytes of a target. `far`: the peer reads them from far away.

@@ -36,8 +36,9 @@ impl OnceHere {
         }
     }
 
-    /// As [`call`](Self::call), where the process is not known yet but by its pid. It is the same
-    /// in a child that is the first process of a namespace, as its parent is of another one.
+    /// As [`call`](Self::call), for what draws the number of the process: only the pid is known
+    /// before. Where parent and child are both the first processes of their PID namespaces, they
+    /// have one pid, and a child that is forked at this moment waits for ever.
     pub(super) fn call_by_pid(&self, work: impl FnOnce()) {
         // Pairs with the release in `Attempt::drop`.
         if self.0.load(Acquire) != Self::DONE {
@@ -48,24 +49,29 @@ impl OnceHere {
     #[cold]
     fn call_slow(&self, process: u64, work: impl FnOnce()) {
         // Odd: neither of the two above.
-        let me = process << 1 | 1;
-        loop {
-            let before = self.0.load(Acquire);
-            if before == Self::DONE {
-                return;
-            }
-            if before == me {
-                std::thread::yield_now();
-            } else if self
-                .0
-                .compare_exchange(before, me, Acquire, Relaxed)
-                .is_ok()
-            {
-                let mut attempt = Attempt(self, Self::FRESH);
-                work();
-                attempt.1 = Self::DONE;
-                return;
-            }
+        if begin(&self.0, process << 1 | 1, Self::DONE) {
+            let mut attempt = Attempt(self, Self::FRESH);
+            work();
+            attempt.1 = Self::DONE;
+        }
+    }
+}
+
+/// Waits until something is done. True if this thread is to do it: the state is `busy` then.
+fn begin(state: &AtomicU64, busy: u64, done: u64) -> bool {
+    loop {
+        // Pairs with the release of whoever has done it.
+        let before = state.load(Acquire);
+        if before == done {
+            return false;
+        }
+        if before == busy {
+            std::thread::yield_now();
+        } else if state
+            .compare_exchange(before, busy, Acquire, Relaxed)
+            .is_ok()
+        {
+            return true;
         }
     }
 }
@@ -178,29 +184,16 @@ impl<T: Default> LockHere<T> {
     /// Replaces the lock if nobody here can give it back.
     #[cold]
     fn look(&self, me: u64) {
-        let looking = me & !1;
-        loop {
-            let before = self.process.load(Acquire);
-            if before == me {
-                return;
-            }
-            if before == looking {
-                std::thread::yield_now();
-            } else if self
-                .process
-                .compare_exchange(before, looking, Acquire, Relaxed)
-                .is_ok()
-            {
-                let lock = self.lock.get();
-                // SAFETY: threads of this process wait above, and have no guard: the one that
-                // forked had none. What is overwritten is not dropped.
-                unsafe {
-                    if try_lock(&*lock).is_none() {
-                        lock.write(Mutex::new(T::default()));
-                    }
+        if begin(&self.process, me & !1, me) {
+            let lock = self.lock.get();
+            // SAFETY: threads of this process wait in `begin`, and have no guard: the one that
+            // forked had none. What is overwritten is not dropped.
+            unsafe {
+                if try_lock(&*lock).is_none() {
+                    lock.write(Mutex::new(T::default()));
                 }
-                return self.process.store(me, Release);
             }
+            self.process.store(me, Release);
         }
     }
 }

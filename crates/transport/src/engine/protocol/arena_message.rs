@@ -112,8 +112,6 @@ pub(crate) fn copy_out(
             arena, offset, len, ..
         } = message;
         match pair.arenas.bytes(arena, offset, len) {
-            // The arena stays mapped meanwhile: only a record takes it away, and none is looked at
-            // in this call.
             Some(bytes) => {
                 into.copy_part(0, len, &bytes, len);
                 true
