@@ -78,11 +78,17 @@ pub fn abstract_socket_exists(name: &str) -> bool {
 /// The abstract name of an endpoint's socket, from its address.
 #[must_use]
 pub fn socket_name(address: &limic::Address) -> String {
+    format!("limic/{}", endpoint_id(address))
+}
+
+/// The id of an endpoint, as its warnings print it.
+#[must_use]
+pub fn endpoint_id(address: &limic::Address) -> String {
     let text = address.to_string();
     let id = text
         .strip_prefix("limic:")
         .and_then(|text| text.split('@').next());
-    format!("limic/{}", id.unwrap_or_default())
+    id.unwrap_or_default().to_owned()
 }
 
 /// Bytes of memory that this process has, as `VmRSS` counts them.

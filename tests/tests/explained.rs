@@ -237,11 +237,13 @@ fn compare(name: &str, draw: impl Fn(&mut Random) -> (Settings, Receiver)) {
             };
             let allowed = settings.allowed();
             let mut counted = end.counted(from);
-            for _ in 1..TRIES {
-                let as_explained = u8::from(counted == [expected]);
-                let told = rank.link.exchange(&[as_explained]);
-                let is_so = |told: &Option<Vec<u8>>| told.as_deref() == Some(&[1]);
-                if question.history == History::OneWay || told.iter().all(is_so) {
+            let tries = match question.history {
+                History::Reply => TRIES,
+                History::OneWay => 1,
+            };
+            for _ in 1..tries {
+                let told = rank.link.exchange(&[u8::from(counted == [expected])]);
+                if told.iter().all(|told| told.as_deref() == Some(&[1])) {
                     break;
                 }
                 counted = end.counted(from);

@@ -23,6 +23,8 @@ const PARENT: &str = "LIMIC_TEST_PARENT";
 const LENT: u32 = 20_000;
 /// More than all staging buffers hold.
 const REGION: usize = 64 << 20;
+/// After how long a child says what it waits for.
+const SAYS_AFTER: Duration = Duration::from_millis(300);
 /// Longer than anything here takes.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
@@ -63,7 +65,7 @@ fn start_rank(rank: u32, role: &str, parent: &HybridEndpoint) -> Waiting {
         .args(["a_process_waits", "--exact", "--nocapture"])
         .env_remove("LIMIC_LOG")
         .env("LIMIC_PROFILE", "off")
-        .env("LIMIC_PATIENCE_MS", "300")
+        .env("LIMIC_PATIENCE_MS", SAYS_AFTER.as_millis().to_string())
         .env("LIMIC_RANK", rank.to_string())
         .env(ROLE, role)
         .env(PARENT, address)
@@ -243,8 +245,10 @@ fn said_while(
 fn a_receive_of_what_nobody_sends_names_tag_and_peer() {
     assert_eq!(
         said("recv", b"now"),
-        "limic: warning: rank 7 has waited for 300ms in recv of tag 5 from peer 0 \
-         (LIMIC_LOG=off ends such lines)"
+        format!(
+            "limic: warning: rank 7 has waited for {SAYS_AFTER:?} in recv of tag 5 from peer 0 \
+             (LIMIC_LOG=off ends such lines)"
+        )
     );
 }
 
@@ -266,8 +270,8 @@ fn who_wait_in_a_circle_name_each_other() {
         assert_eq!(
             waiting.line(),
             format!(
-                "limic: warning: rank {rank} has waited for 300ms in recv of tag 5 from peer 1 \
-                 (LIMIC_LOG=off ends such lines)"
+                "limic: warning: rank {rank} has waited for {SAYS_AFTER:?} in recv of tag 5 from \
+                 peer 1 (LIMIC_LOG=off ends such lines)"
             )
         );
     }
@@ -281,16 +285,18 @@ fn who_wait_in_a_circle_name_each_other() {
 fn a_probe_for_what_nobody_sends_names_the_peer() {
     assert_eq!(
         said("probe", b"now"),
-        "limic: warning: rank 7 has waited for 300ms in wait_probe of any tag from peer 0 \
-         (LIMIC_LOG=off ends such lines)"
+        format!(
+            "limic: warning: rank 7 has waited for {SAYS_AFTER:?} in wait_probe of any tag from peer 0 \
+             (LIMIC_LOG=off ends such lines)"
+        )
     );
 }
 
 #[test]
 fn a_wait_for_some_of_what_nobody_sends_names_tag_and_peer() {
     let line = said("some", b"now");
-    let wanted = "waited for 300ms in recv of tag 5 from peer 0 ";
-    assert!(line.contains(wanted), "{line}");
+    let wanted = format!("waited for {SAYS_AFTER:?} in recv of tag 5 from peer 0 ");
+    assert!(line.contains(&wanted), "{line}");
 }
 
 #[test]
@@ -321,15 +327,15 @@ fn a_revoke_names_the_peer_that_accesses_the_region() {
         let access = access.take().expect("it has begun");
         access.wait().expect("the region is there");
     });
-    let wanted = "waited for 300ms in revoke of a region in use by peer 0 (";
-    assert!(line.contains(wanted), "{line}");
+    let wanted = format!("waited for {SAYS_AFTER:?} in revoke of a region in use by peer 0 (");
+    assert!(line.contains(&wanted), "{line}");
 }
 
 #[test]
 fn a_receive_in_place_of_what_nobody_sends_names_tag_and_peer() {
     let line = said("loan", b"now");
-    let wanted = "waited for 300ms in recv_loaned of tag 5 from peer 0 ";
-    assert!(line.contains(wanted), "{line}");
+    let wanted = format!("waited for {SAYS_AFTER:?} in recv_loaned of tag 5 from peer 0 ");
+    assert!(line.contains(&wanted), "{line}");
 }
 
 #[test]
@@ -340,8 +346,9 @@ fn a_loan_that_nobody_takes_names_tag_and_peer() {
             assert_eq!(loaned.len(), 8);
         }
     });
-    let wanted = "waited for 300ms in send of tag 6 to peer 0, which takes nothing";
-    assert!(line.contains(wanted), "{line}");
+    let wanted =
+        format!("waited for {SAYS_AFTER:?} in send of tag 6 to peer 0, which takes nothing");
+    assert!(line.contains(&wanted), "{line}");
 }
 
 /// A loan lies in memory of its receiver, so the two meet first; and the parent does nothing. Over
@@ -349,17 +356,20 @@ fn a_loan_that_nobody_takes_names_tag_and_peer() {
 #[test]
 fn a_first_contact_names_the_peer() {
     for (role, endpoint, unmet) in [
-        ("contact", HybridEndpoint::open(), " (not met yet)"),
-        ("start", Ok(over_tcp()), ""),
+        (
+            "contact",
+            HybridEndpoint::open().expect("open"),
+            " (not met yet)",
+        ),
+        ("start", over_tcp(), ""),
     ] {
-        let endpoint = endpoint.expect("open");
         let waiting = start(role, &endpoint);
         let line = waiting.line();
         endpoint
             .recv(Selector::any(), &mut [0; 8])
             .expect("the child lives");
         waiting.ends_well();
-        let wanted = format!("waited for 300ms in a first contact with peer 0{unmet} (");
+        let wanted = format!("waited for {SAYS_AFTER:?} in a first contact with peer 0{unmet} (");
         assert!(line.contains(&wanted), "{line}");
     }
 }
@@ -382,7 +392,7 @@ fn one_sided_operations_name_the_peer() {
         };
         let line = said_while(&endpoint, &role, b"", |_| {}, end);
         assert!(
-            line.contains(&format!("waited for 300ms in {wanted}")),
+            line.contains(&format!("waited for {SAYS_AFTER:?} in {wanted}")),
             "{line}"
         );
         assert_eq!(region.revoke().expect("it ends"), vec![after; REGION]);

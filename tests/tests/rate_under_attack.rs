@@ -139,22 +139,23 @@ impl Attacker<'_> {
     /// Writes to all of its Unix sockets of one kind, if they have room.
     fn write(&self, kind: SockType, bytes: &[u8]) {
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-        let of_kind = self.sockets.iter().filter(|(of, _)| *of == kind);
-        for (_, descriptor) in of_kind {
+        for descriptor in self.of_kind(kind) {
             // The queue may be full, or the connection ended.
-            let _ = send(*descriptor, bytes, flags);
+            let _ = send(descriptor, bytes, flags);
         }
+    }
+
+    /// Its Unix sockets of one kind.
+    fn of_kind(&self, kind: SockType) -> impl Iterator<Item = i32> {
+        let all = self.sockets.iter().filter(move |(of, _)| *of == kind);
+        all.map(|(_, descriptor)| *descriptor)
     }
 
     /// Shuts down whatever bell it can reach.
     fn silence(&self) {
-        for (_, bell) in self
-            .sockets
-            .iter()
-            .filter(|(of, _)| *of == SockType::Stream)
-        {
+        for bell in self.of_kind(SockType::Stream) {
             // It may be shut down already.
-            let _ = shutdown(*bell, Shutdown::Both);
+            let _ = shutdown(bell, Shutdown::Both);
         }
     }
 

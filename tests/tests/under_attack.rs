@@ -20,7 +20,7 @@ use attacks::Act;
 use limic::settings::Settings;
 use limic::{Endpoint, Error, HybridEndpoint, OwnedRecv, Peer, RegionKey, Selector, Tag};
 use limic_tests::attacker::{Scribble, writable_segments};
-use limic_tests::process::{mappings, open_descriptors, resident_memory, socket_name, vanish};
+use limic_tests::process::{endpoint_id, mappings, open_descriptors, resident_memory, vanish};
 use limic_tests::{Cast, Rank, content};
 
 const HOSTILE: u32 = 2;
@@ -74,8 +74,7 @@ impl std::fmt::Debug for Missing<'_> {
 impl Missing<'_> {
     /// Waits on until it comes, its peer fails, or a line names it. Then the process ends.
     fn wait_on(self, rank: &Rank, endpoint: &HybridEndpoint) {
-        let address = endpoint.address();
-        let id = socket_name(&address).replace("limic/", "");
+        let id = endpoint_id(&endpoint.address());
         let line = |named| format!("endpoint {id} has waited for {SAYS_AFTER:?} in {named}");
         let lines: Vec<String> = self.named.iter().map(line).collect();
         let done = attacks::done(rank, rank.rank);

@@ -42,10 +42,8 @@ impl Settings {
             let bytes = &mut self.values.staging_buffer_bytes;
             *bytes = longest.max(*bytes);
         }
-        let long = [Path::Pipeline, Path::Cma, Path::SplitCopy, Path::Kmod];
-        let allowed = self.allowed().with(Path::SelfCopy);
-        self.values.allowed = allowed;
-        if !long.into_iter().any(|path| allowed.contains(path)) {
+        let allowed = self.allowed();
+        if !Path::settable().any(|path| path.is_rendezvous() && allowed.contains(path)) {
             self.warnings.push(format!(
                 "the allowed paths ({allowed}) carry no long messages: those take the pipeline all \
                  the same; add pipeline, cma, split-copy or kmod to LIMIC_PATHS"

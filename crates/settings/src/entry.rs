@@ -26,7 +26,7 @@ macro_rules! settings {
     (
         edits {$(
             $edit_key:ident: $edit_group:ident $edit_variable:literal $edit_toml:literal,
-            pub $edit:ident: $argument:ident = $with:ident, $edit_form:expr, $shown:expr,
+            $edit:ident: $argument:ident = $with:ident, $edit_form:expr, $shown:expr,
             $edit_meaning:literal,
             $edit_accepted:literal;
         )*}

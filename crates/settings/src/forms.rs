@@ -5,7 +5,7 @@ use core::ops::RangeInclusive;
 use core::str::FromStr;
 use core::time::Duration;
 
-use limic_policy::{ByteSize, PathSet};
+use limic_policy::{ByteSize, Path, PathSet};
 
 /// A way to write values of a type. What is shown reads as the same value.
 pub(crate) trait Form<T> {
@@ -28,13 +28,13 @@ impl<T: FromStr + Display> Form<T> for Plain<T> {
     }
 }
 
-/// At least one path. A program may name some that no text does: they count for nothing.
+/// At least one path, and the one to oneself. A program may name some that no text does: they count for nothing.
 pub(crate) struct Paths;
 
 impl Form<PathSet> for Paths {
     fn read(&self, text: &str) -> Option<PathSet> {
         let paths: PathSet = text.parse().ok()?;
-        (!paths.is_empty()).then_some(paths)
+        (!paths.is_empty()).then(|| paths.with(Path::SelfCopy))
     }
 
     fn show(&self, value: &PathSet) -> String {

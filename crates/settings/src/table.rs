@@ -23,9 +23,10 @@ use crate::{
     TcpSettings, VerbsCache, VerbsConnect, VerbsSettings,
 };
 
-/// A text that may be none.
+/// A text that may be none. The macros know it by this name: it is given as `Option<&str>`, and
+/// taken as `&str`.
 type Text = Option<String>;
-/// The number of a node that may be none.
+/// The number of a node that may be none: the type of a row is one word.
 type Node = Option<u32>;
 
 fn is_area(bytes: u64) -> bool {
@@ -46,19 +47,19 @@ settings! {
     // last, what the table then holds.
     edits {
         Long: Paths "LIMIC_LONG" "long",
-        pub long_path: Path = with_long_path, Plain(|path: &Path| path.is_rendezvous()),
+        long_path: Path = with_long_path, Plain(|path: &Path| path.is_rendezvous()),
         |settings| settings.each_locality(|run| run.last().map(|row| row.path.to_string())),
         "path of long messages between processes",
         "pipeline, cma, split-copy or kmod";
 
         InlineMax: Paths "LIMIC_INLINE_MAX" "inline_max",
-        pub inline_max: u64 = with_inline_max, Bytes(|n| n <= INLINE_CAPACITY),
+        inline_max: u64 = with_inline_max, Bytes(|n| n <= INLINE_CAPACITY),
         |settings| settings.longest(Path::Inline),
         "bytes of the longest message that goes inline",
         "0 to 48 bytes, which a slot's first cache line holds";
 
         EagerMax: Paths "LIMIC_EAGER_MAX" "eager_max",
-        pub eager_max: u64 = with_eager_max, Bytes(|_| true),
+        eager_max: u64 = with_eager_max, Bytes(|_| true),
         |settings| settings.longest(Path::Eager),
         "bytes of the longest message that goes eagerly; more than 64K counts as 64K",
         "a number of bytes (suffix K, M or G), or unlimited";
@@ -148,8 +149,8 @@ settings! {
 
         Patience: Waiting "LIMIC_PATIENCE_MS" "patience_ms",
         pub patience: Duration = Duration::from_secs(30), Millis(0..=3_600_000),
-        "milliseconds after which a call that waits, or who polls in vain, is told once, on \
-         standard error, what is waited for; 0 never",
+        "milliseconds after which one line on standard error says what a call waits for, or a \
+         caller that polls in vain; 0 never",
         "0 to 3600000 milliseconds";
 
         Skew: Paths "LIMIC_SKEW" "skew",

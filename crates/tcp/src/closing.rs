@@ -27,7 +27,7 @@ impl TcpFabric {
         if let Some(listener) = self.listener.take() {
             self.close_socket(listener);
         }
-        // Those whose writing end is shut are true.
+        // Each with whether its writing end is shut.
         let mut left: Vec<(u32, bool)> = Vec::new();
         for (number, connection) in &mut self.connections {
             // In the midst of a long message nothing can be said.

@@ -31,7 +31,7 @@ pub trait World {
     fn deadline(&self, timeout: Option<u64>) -> Option<u64>;
     /// The process sleeps until something happens or this time has come. False if that has come.
     fn sleep(&self, until: Option<u64>) -> bool;
-    /// Nanoseconds since the simulation began.
+    /// What the clock says, in nanoseconds.
     fn now_ns(&self) -> u64;
     /// The process that has its turn.
     fn process_id(&self) -> u32;
