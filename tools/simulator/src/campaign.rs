@@ -259,7 +259,7 @@ fn run(seed: u64, trace: bool) -> (Option<String>, Counts) {
     run.board.addresses = vec![None; processes];
     run.board.reached = vec![0; processes];
     run.board.keys = vec![0; processes];
-    run.board.turns = vec![0; script.messages.len()];
+    run.board.sent_as = vec![0; script.messages.len()];
     for process in 0..processes {
         let script = Rc::clone(&script);
         let hostile = script.hostile[process];

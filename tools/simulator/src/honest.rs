@@ -19,7 +19,7 @@ use self::room::Room;
 use self::send::Sending;
 use self::states::reached;
 use crate::schedule::{give_way, wait_for, wrong};
-use crate::script::{BAIT, BAIT_LEN, Ending, Malice, Receive, Script, Taking};
+use crate::script::{BAIT, BAIT_LEN, Ending, Malice, Script, Taking};
 use crate::sim;
 
 /// Where the number of an endpoint begins in its address.
@@ -220,9 +220,11 @@ impl Honest<'_> {
         if hasty {
             return Ok(());
         }
-        while taking == Taking::Scoped && receives.peek().is_some() {
-            let some: Vec<Receive> = receives.by_ref().take(8).copied().collect();
-            self.receive_in_scope(&some)?;
+        if taking == Taking::Scoped {
+            for some in phase.receives[me].chunks(8) {
+                self.receive_in_scope(some)?;
+            }
+            return self.wait_for_all();
         }
         for receive in receives {
             if phase.lags && one_in(2) {

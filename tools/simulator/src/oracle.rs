@@ -71,8 +71,8 @@ pub(crate) fn order(sim: &Sim, script: &Script) -> Result<(), String> {
             }
             // `second` was sent later and taken by a receive that was posted earlier, which could
             // have had `first`.
-            let turn = |one: &Match| sim.board.turns[one.message];
-            if turn(first) < turn(second)
+            let sent_as = |one: &Match| sim.board.sent_as[one.message];
+            if sent_as(first) < sent_as(second)
                 && second.posted < first.posted
                 && second.receive.accepts(earlier)
             {

@@ -183,8 +183,8 @@ pub(crate) struct Board {
     /// Keys of regions.
     pub(crate) keys: Vec<u64>,
     pub(crate) matches: Vec<Match>,
-    /// The turn of each message: when it was sent, the last time.
-    pub(crate) turns: Vec<u64>,
+    /// For each message, how many sends had been made when it was last sent.
+    pub(crate) sent_as: Vec<u64>,
 }
 
 /// A message that a receive took.

@@ -86,13 +86,12 @@ impl Honest<'_> {
             Ok(status) => {
                 self.arrived(receiving.posted, receiving.receive, &status, receiving.room);
             }
-            Err(Error::Cancelled) => {
-                of_error(&Error::Cancelled);
-                receiving.room.finish(0);
-            }
             Err(error) => {
                 of_error(&error);
-                receiving.room.give_up();
+                match error {
+                    Error::Cancelled => drop(receiving.room.finish(0)),
+                    _ => receiving.room.give_up(),
+                }
             }
         }
     }

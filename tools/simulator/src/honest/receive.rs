@@ -85,8 +85,8 @@ impl Honest<'_> {
         reached("receive", format_args!("{taking:?}"));
         match taking {
             Taking::Timed => return self.receive_in_time(receive),
-            Taking::Scoped => return self.receive_in_scope(&[receive]),
-            Taking::Posted | Taking::Blocking | Taking::InOrder => {
+            Taking::Posted | Taking::Scoped => unreachable!("the phase does these itself"),
+            Taking::Blocking | Taking::InOrder => {
                 let mut room = self.room_for(&receive);
                 // SAFETY: the room outlives the call.
                 match unsafe { self.endpoint.recv_blocking(&selector, &room.slices()) } {

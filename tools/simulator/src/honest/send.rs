@@ -5,7 +5,6 @@ use limic::{Error, Tag};
 
 use super::states::reached;
 use super::{Honest, Result, doing, one_in};
-use crate::schedule::wrong;
 use crate::script::{Malice, content};
 use crate::sim;
 
@@ -68,7 +67,7 @@ impl Honest<'_> {
         let data: Box<[u8]> = (0..message.len).map(|at| content(index, at)).collect();
         sim::with(|sim| {
             sim.counts.sent += 1;
-            sim.board.turns[index] = sim.counts.sent;
+            sim.board.sent_as[index] = sim.counts.sent;
         });
         if message.loan
             && let Ok(loan) = self.endpoint.borrow_loan(message.len)
@@ -139,11 +138,7 @@ impl Honest<'_> {
     pub(super) fn cancel_send(&mut self, at: usize) -> Result<()> {
         let Sending { id, message, .. } = self.sends[at];
         doing(|| format!("cancels the send of message {message}"));
-        if !self.endpoint.is_done(id)
-            && let Err(error) = self.endpoint.cancel(id)
-        {
-            wrong(format!("a send cannot be cancelled: {error}"));
-        }
+        self.cancel(id);
         let outcome = self.endpoint.wait(id);
         self.sends.swap_remove(at);
         match outcome {

@@ -5,6 +5,7 @@ use core::time::Duration;
 use limic::raw::Requests;
 use limic::{Endpoint, Error, Outcome, RequestId};
 
+use super::receive::Receiving;
 use super::states::reached;
 use super::{Gone, Honest, Result, doing, one_in};
 use crate::schedule::wrong;
@@ -137,10 +138,23 @@ impl Honest<'_> {
         }
         let at = self.receives.iter().position(|one| one.id == id);
         let at = at.unwrap_or_else(|| wrong(format!("{id:?} is over, and is nobody's")));
-        let receiving = self.receives.swap_remove(at);
-        let (posted, receive, cancelled) =
-            (receiving.posted, receiving.receive, receiving.cancelled);
-        self.receive_is_over(posted, receive, receiving.room, cancelled, outcome)
+        let Receiving {
+            posted,
+            receive,
+            room,
+            cancelled,
+            ..
+        } = self.receives.swap_remove(at);
+        self.receive_is_over(posted, receive, room, cancelled, outcome)
+    }
+
+    /// Cancels an operation, unless it is over.
+    pub(super) fn cancel(&self, id: RequestId) {
+        if !self.endpoint.is_done(id)
+            && let Err(error) = self.endpoint.cancel(id)
+        {
+            wrong(format!("{id:?} cannot be cancelled: {error}"));
+        }
     }
 
     /// Cancels a send or a receive, and posts it again at once if nothing became of it: a peer may
@@ -153,16 +167,13 @@ impl Honest<'_> {
         };
         let receiving = &mut self.receives[at];
         receiving.cancelled = true;
-        if let Err(error) = self.endpoint.cancel(receiving.id)
-            && !self.endpoint.is_done(receiving.id)
-            && !receiving.watched
-        {
-            wrong(format!("a receive cannot be cancelled: {error}"));
-        }
+        let id = receiving.id;
         if receiving.watched {
+            // It may be in the list already.
+            let _ = self.endpoint.cancel(id);
             return self.watched();
         }
-        let id = receiving.id;
+        self.cancel(id);
         let outcome = self.endpoint.wait(id);
         self.over(id, outcome)
     }
