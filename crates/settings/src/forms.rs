@@ -28,7 +28,8 @@ impl<T: FromStr + Display> Form<T> for Plain<T> {
     }
 }
 
-/// At least one path, and the one to oneself. A program may name some that no text does: they count for nothing.
+/// At least one path, and the one to oneself. A program may name some that no text does: they
+/// count for nothing.
 pub(crate) struct Paths;
 
 impl Form<PathSet> for Paths {

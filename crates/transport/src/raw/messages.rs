@@ -37,8 +37,8 @@ pub trait Messages: Requests {
     ) -> Result<Posted>;
 
     /// Sends if that needs neither the receiver's help nor a wait: the buffer is the caller's again
-    /// at once. False: nothing was sent. Either the message needs more than that, or there is an error,
-    /// which the next attempt will meet.
+    /// at once. False: nothing was sent. Either the message needs more than that, or there is an
+    /// error, which the next attempt will meet.
     ///
     /// # Safety
     /// Every slice is readable during the call.
