@@ -162,10 +162,9 @@ impl StagingPair {
             Lease::Borrowed | Lease::Transferred => pool.memory(),
         };
         let window = buffer_window(memory, target.run.page(), len)?;
-        // Between cores without a common cache, a buffer that is used in turn is read several times
-        // faster out of memory than out of the cache of the core that wrote it; a recycled one is
-        // not.
-        Some(window.non_temporal(far && target.lease == Lease::Borrowed))
+        // Of AMD's cores without a common cache, one reads a buffer that is used in turn several
+        // times faster out of memory than out of the other's cache; a recycled one it does not.
+        Some(window.to_far(far && target.lease == Lease::Borrowed))
     }
 
     /// Takes back a target that was not named to the peer after all.

@@ -41,7 +41,7 @@ pub struct Window<'a> {
     memory: &'a Mapped,
     start: usize,
     len: usize,
-    non_temporal: bool,
+    to_far: bool,
 }
 
 impl<'a> Window<'a> {
@@ -53,18 +53,14 @@ impl<'a> Window<'a> {
             memory,
             start,
             len,
-            non_temporal: false,
+            to_far: false,
         })
     }
 
-    /// The same, for stores past this core's caches if `wanted`: for who reads the bytes from far
-    /// away.
+    /// The same. `to_far`: whether who reads what is written here is far away.
     #[inline(always)]
-    pub fn non_temporal(self, wanted: bool) -> Self {
-        Self {
-            non_temporal: wanted,
-            ..self
-        }
+    pub fn to_far(self, to_far: bool) -> Self {
+        Self { to_far, ..self }
     }
 }
 
@@ -75,8 +71,8 @@ impl Sink for Window<'_> {
         let at = self.start + at as usize;
         // SAFETY: the caller keeps within the window, which `new` checked against the memory.
         unsafe {
-            if self.non_temporal {
-                self.memory.write_non_temporal(at, from, len);
+            if self.to_far {
+                self.memory.write_to_far(at, from, len);
             } else {
                 self.memory.write(at, from, len);
             }

@@ -167,16 +167,22 @@ pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) -> boo
     true
 }
 
-/// Copies `len` bytes with stores that go past this core's caches, where the processor has such: a
-/// core far away then reads them from memory, and does not have to fetch each line out of this
-/// core's cache. What this thread stores afterwards is seen after them.
+/// Copies `len` bytes for a core far away: past this core's caches, where the other one fetches
+/// them sooner from memory than out of this core's. What this thread stores afterwards is seen
+/// after them.
 ///
 /// # Safety
 ///
 /// As [`core::ptr::copy_nonoverlapping`] for `u8`.
-pub(super) unsafe fn copy_non_temporal(from: *const u8, to: *mut u8, len: usize) {
+pub(super) unsafe fn copy_to_far(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
-    unsafe { non_temporal::<NOT_AHEAD>(from, to, len) }
+    unsafe {
+        if instructions::far_by_memory() {
+            non_temporal::<NOT_AHEAD>(from, to, len);
+        } else {
+            copy_bytes(from, to, len);
+        }
+    }
 }
 
 /// The same, with the lines of the source asked for so many bytes ahead.
@@ -292,7 +298,7 @@ unsafe fn ends<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
 mod tests {
     use super::{
         copy_bytes, copy_from_peer, copy_from_peer_non_temporal, copy_from_peer_prefetched,
-        copy_non_temporal,
+        copy_to_far,
     };
 
     #[test]
@@ -316,7 +322,7 @@ mod tests {
                     copy_from_peer,
                     copy_from_peer_prefetched,
                     copy_from_peer_non_temporal,
-                    copy_non_temporal,
+                    copy_to_far,
                 ] {
                     let mut target = vec![0_u8; 5020];
                     // SAFETY: shift + len <= 5000 bytes of the source, 9 + len <= 5009

@@ -110,14 +110,13 @@ pub unsafe trait Memory: Clone {
         true
     }
 
-    /// As [`write`](Self::write), with stores that go past this core's caches where the processor
-    /// has such: for who reads the bytes from far away. What is written afterwards is seen after
-    /// them.
+    /// As [`write`](Self::write), for a core far away that reads the bytes. What is written
+    /// afterwards is seen after them.
     ///
     /// # Safety
     ///
     /// As [`write`](Self::write).
-    unsafe fn write_non_temporal(&self, offset: usize, from: *const u8, len: usize) {
+    unsafe fn write_to_far(&self, offset: usize, from: *const u8, len: usize) {
         // SAFETY: the caller's promise.
         unsafe { self.write(offset, from, len) };
     }

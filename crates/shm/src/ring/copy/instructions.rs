@@ -5,7 +5,7 @@
 //! times slower where the target lies a few bytes behind the source modulo 4096, which shows within
 //! one core too: [`choose`] tries that out once, in some microseconds.
 
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::long::{copy_by_vectors, rep_movsb};
@@ -57,6 +57,9 @@ const PAGE: usize = 4096;
 /// source: those within a cache line.
 const BEHIND: usize = 64;
 
+/// The first family of AMD between whose cores `rep movsb` was measured to be faster.
+const ZEN_5: u32 = 0x1a;
+
 /// Where source and target begin behind a page: as most memory for messages does, and as the worst
 /// does.
 const ON_PAGES: [usize; 2] = [0, 0];
@@ -67,6 +70,18 @@ const JUST_BEHIND: [usize; 2] = [0, 8];
 /// relaxed.
 static SLOW_DISTANCES: AtomicUsize = AtomicUsize::new(PAGE);
 
+/// Whether what a core far away reads goes to memory. A hint alone, so relaxed.
+static FAR_BY_MEMORY: AtomicBool = AtomicBool::new(false);
+
+/// Whether bytes for a core far away are stored past the caches of this one.
+///
+/// AMD's cores without a common cache fetch a line from memory sooner than out of each other's
+/// caches. Intel's share their last cache however far apart they are (docs/decisions/0012).
+#[inline(always)]
+pub(super) fn far_by_memory() -> bool {
+    FAR_BY_MEMORY.load(Relaxed)
+}
+
 /// Whether this copy is one for `rep movsb`.
 #[inline(always)]
 pub(super) fn rep_movsb_is_for(from: *const u8, to: *mut u8, len: usize) -> bool {
@@ -76,6 +91,8 @@ pub(super) fn rep_movsb_is_for(from: *const u8, to: *mut u8, len: usize) -> bool
 
 /// Chooses the instructions for all long copies of this process from now on: those that are wanted,
 /// or with `None` those that suit this processor.
+///
+/// What is stored for cores far away follows from the processor alone.
 pub fn choose(wanted: Option<LongCopy>) -> Chosen {
     const ASKED: &str = "asked for by LIMIC_COPY, a settings file or the profile";
     let chosen = match wanted {
@@ -85,6 +102,7 @@ pub fn choose(wanted: Option<LongCopy>) -> Chosen {
         Some(LongCopy::RepMovsb) => vector("the architecture lacks rep movsb, which is asked for"),
     };
     SLOW_DISTANCES.store(chosen.slow, Relaxed);
+    FAR_BY_MEMORY.store(family_of_amd().is_some(), Relaxed);
     chosen
 }
 
@@ -138,7 +156,7 @@ fn suitable() -> Chosen {
     if !has_rep_movsb() {
         return vector("the architecture has no rep movsb");
     }
-    if !is_zen_5_or_later() {
+    if family_of_amd() < Some(ZEN_5) {
         return vector(
             "rep movsb is not known to be faster between the cores of this processor: limic tune \
              measures it",
@@ -167,21 +185,20 @@ fn rep_movsb_where_fast(why: &'static str) -> Chosen {
     }
 }
 
-/// Whether this is a processor of AMD whose cores were measured, or a later one.
-fn is_zen_5_or_later() -> bool {
+/// The family of a processor of AMD.
+fn family_of_amd() -> Option<u32> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use core::arch::x86_64::__cpuid;
-        const ZEN_5: u32 = 0x1a;
         #[allow(unused_unsafe, reason = "the oldest Rust that is promised wants it")]
         // SAFETY: every processor of 64 bits has the instruction and both leaves.
         let (vendor, version) = unsafe { (__cpuid(0), __cpuid(1).eax) };
         let family = (version >> 8 & 0xf) + (version >> 20 & 0xff);
         let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
-        vendor.concat() == *b"AuthenticAMD" && family >= ZEN_5
+        (vendor.concat() == *b"AuthenticAMD").then_some(family)
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    false
+    None
 }
 
 /// The least time of several copies by `rep movsb` from so far behind a page to so far behind

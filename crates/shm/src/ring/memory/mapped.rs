@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Memory, check_sub};
 use crate::ring::copy::{
-    StoreMode, copy_bytes, copy_from_peer, copy_from_peer_to, copy_non_temporal, copy_short,
+    StoreMode, copy_bytes, copy_from_peer, copy_from_peer_to, copy_short, copy_to_far,
 };
 use crate::ring::prefetch;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -126,11 +126,11 @@ unsafe impl Memory for Mapped {
 
     #[cfg_attr(limic_sim, track_caller)]
     #[inline]
-    unsafe fn write_non_temporal(&self, offset: usize, from: *const u8, len: usize) {
+    unsafe fn write_to_far(&self, offset: usize, from: *const u8, len: usize) {
         world::access();
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
-        unsafe { copy_non_temporal(from, self.at(offset).cast::<u8>().as_ptr(), len) }
+        unsafe { copy_to_far(from, self.at(offset).cast::<u8>().as_ptr(), len) }
     }
 
     #[cfg_attr(limic_sim, track_caller)]
