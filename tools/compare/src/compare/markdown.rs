@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::imb;
 use super::pattern::Pattern;
 use super::ratio::Judged;
 use super::report::{Report, Row, Shown, distances};
@@ -78,6 +79,7 @@ pub(super) fn render(report: &Report) -> String {
             }
         }
     }
+    text.push_str(&imb::section(report));
     text
 }
 

@@ -10,6 +10,7 @@
 //!   [`report`] show it, and [`mpi`] has what `--mpi` shows instead.
 
 mod cpus;
+mod imb;
 mod load;
 mod machine_state;
 mod markdown;
@@ -328,7 +329,15 @@ fn peers(wanted: &[Wanted]) -> Result<Field, Failure> {
     };
     for one in wanted {
         match one.prepare() {
-            Ok(subject) => field.subjects.push(subject),
+            Ok(subject) => {
+                field.subjects.push(subject);
+                if *one == Wanted::Intelmpi
+                    && let Some(mpi) = Mpi::installed(Kind::Intelmpi)
+                    && imb::program(&mpi).is_some()
+                {
+                    field.subjects.push(Subject::imb(mpi));
+                }
+            }
             Err((name, why)) => field.missing.push(format!("{name}: {why}")),
         }
     }

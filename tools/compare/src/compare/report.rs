@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use limic_peers::Kind;
 use limic_runner::Failure;
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ use super::pattern::{Pattern, Plan};
 use super::ratio::{Judged, Point, Ratio, Score};
 use super::run::Run;
 use super::samples::Samples;
-use super::subject::{FLOOR, LIMIC, Subject};
+use super::subject::{FLOOR, IMB, LIMIC, Subject, YARDSTICKS};
 use super::table::bytes;
 use super::targets::{self, Against};
 use super::{markdown, plot, table, write};
@@ -45,6 +46,9 @@ pub(super) struct Row {
     /// The loop of two copies, and the ratio to it.
     pub(super) floor: Option<Shown>,
     pub(super) over_floor: Option<Ratio>,
+    /// Intel MPI by IMB, and the ratio of our pattern over Intel MPI to it.
+    pub(super) imb: Option<Shown>,
+    pub(super) over_imb: Option<Ratio>,
     pub(super) targets: Vec<Judged>,
 }
 
@@ -71,7 +75,7 @@ impl Shown {
 impl Report {
     pub(super) fn new(run: Run, plan: &Plan, subjects: &[Subject], samples: &Samples) -> Self {
         let mut names: Vec<&'static str> = subjects.iter().map(Subject::name).collect();
-        names.retain(|name| *name != FLOOR);
+        names.retain(|name| !YARDSTICKS.contains(name));
         let distances = Distances::of(&run.passes);
         let mut rows = Vec::new();
         for distance in distances.seen() {
@@ -161,6 +165,11 @@ fn row(
         mine: LIMIC,
         peers: &peers,
     };
+    let cross_check = Point {
+        mine: Kind::Intelmpi.title(),
+        peers: &[IMB],
+        ..point
+    };
     let shown = |name: &str| Shown::of(samples, pattern, bytes, name);
     let ratio = point.ratio(Against::Best);
     Row {
@@ -176,6 +185,8 @@ fn row(
         ratio,
         floor: shown(FLOOR),
         over_floor: point.ratio(Against::Floor),
+        imb: shown(IMB),
+        over_imb: cross_check.ratio(Against::Imb),
         targets: point.judge(targets::of(pattern, bytes)),
     }
 }

@@ -9,7 +9,7 @@ use limic_runner::{Failure, timeout};
 
 use super::outcome::Outcome;
 use super::pattern::{Pattern, Plan};
-use super::{pairs, reading};
+use super::{imb, pairs, reading};
 use crate::mpi::{OverLimic, proof};
 
 /// limic's own name among them.
@@ -17,6 +17,12 @@ pub(super) const LIMIC: &str = "limic";
 
 /// What the machine allows: no peer, but measured in the same passes.
 pub(super) const FLOOR: &str = "floor";
+
+/// Intel MPI by its makers' own benchmark: a check of our patterns.
+pub(super) const IMB: &str = "IMB";
+
+/// Measured in the same passes, but not compared with.
+pub(super) const YARDSTICKS: [&str; 2] = [FLOOR, IMB];
 
 /// A message layer that is compared.
 #[derive(Debug)]
@@ -42,6 +48,7 @@ enum Runner {
         program: PathBuf,
     },
     Tool(Tool),
+    Imb(Mpi),
 }
 
 /// The command `limic`, which is built before the comparison.
@@ -77,6 +84,15 @@ impl Subject {
             name,
             title: mpi.title(),
             runner: Runner::Mpi { mpi, program },
+        }
+    }
+
+    /// The benchmark that comes with Intel MPI.
+    pub(super) fn imb(mpi: Mpi) -> Self {
+        Self {
+            name: IMB,
+            title: format!("IMB of {}", mpi.title()),
+            runner: Runner::Imb(mpi),
         }
     }
 
@@ -120,6 +136,7 @@ impl Subject {
                 )
             }
             Runner::Tool(Tool::Libfabric) => pattern == Pattern::Latency,
+            Runner::Imb(_) => imb::can(pattern),
         }
     }
 
@@ -133,6 +150,7 @@ impl Subject {
         let (command, program) = match &self.runner {
             Runner::Limic => return limic(pattern, plan, cpus),
             Runner::Floor => return floor(pattern, plan, cpus),
+            Runner::Imb(mpi) => return imb::measure(mpi, pattern, plan, cpus),
             Runner::Tool(tool) => return pairs::measure(*tool, pattern, plan, cpus),
             Runner::Mpi { mpi, program } => (mpi.mpiexec(ranks, placement), program),
             Runner::Over { over, program } => (over.mpiexec(ranks, placement), program),

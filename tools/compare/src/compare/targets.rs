@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::pattern::Pattern;
-use super::subject::{FLOOR, Subject};
+use super::subject::{FLOOR, IMB, Subject, YARDSTICKS};
 
 /// The peers that a target is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -14,6 +14,8 @@ pub(super) enum Against {
     IntelMpi,
     /// The loop of two copies.
     Floor,
+    /// Intel MPI by another benchmark.
+    Imb,
 }
 
 /// A ratio to reach.
@@ -30,9 +32,10 @@ pub(super) struct Target {
 impl Against {
     pub(super) fn includes(self, name: &str) -> bool {
         match self {
-            Self::Best => name != FLOOR,
+            Self::Best => !YARDSTICKS.contains(&name),
             Self::IntelMpi => Subject::is_intel(name),
             Self::Floor => name == FLOOR,
+            Self::Imb => name == IMB,
         }
     }
 
@@ -41,6 +44,7 @@ impl Against {
             Self::Best => "",
             Self::IntelMpi => " (Intel MPI)",
             Self::Floor => " (floor)",
+            Self::Imb => " (IMB)",
         }
     }
 }

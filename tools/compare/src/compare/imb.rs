@@ -1,0 +1,171 @@
+//! Intel MPI by its makers' own benchmark, IMB, beside the same MPI by benches/mpi/patterns.c: a
+//! check of our own patterns, not a peer.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use limic_peers::{Mpi, Placement};
+use limic_runner::folders::target;
+use limic_runner::timeout::{self, Ended};
+
+use super::outcome::Outcome;
+use super::pattern::{Pattern, Plan, WINDOW};
+use super::ratio::Ratio;
+use super::report::{Report, Row};
+use super::table::{bytes, significant, times};
+
+/// Two results of one MPI that are farther apart than this say that a pattern measures something
+/// else.
+const APART: f64 = 0.05;
+
+/// The program, if this MPI has it.
+pub(super) fn program(mpi: &Mpi) -> Option<PathBuf> {
+    let program = mpi.root().join("bin/IMB-MPI1");
+    program.is_file().then_some(program)
+}
+
+/// IMB's name for a pattern.
+fn benchmark(pattern: Pattern) -> Option<&'static str> {
+    match pattern {
+        Pattern::Latency => Some("PingPong"),
+        Pattern::Bandwidth => Some("Uniband"),
+        Pattern::Bibandwidth => Some("Biband"),
+        _ => None,
+    }
+}
+
+pub(super) fn can(pattern: Pattern) -> bool {
+    benchmark(pattern).is_some()
+}
+
+/// Runs a pattern over all its sizes.
+pub(super) fn measure(mpi: &Mpi, pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+    let (Some(program), Some(name)) = (program(mpi), benchmark(pattern)) else {
+        return Outcome::default();
+    };
+    let sizes = plan.sizes(pattern);
+    let lines: String = sizes.iter().fold(String::new(), |mut text, size| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{size}");
+        text
+    });
+    let list = target().join("compare/imb-sizes");
+    if let Err(why) = std::fs::write(&list, lines) {
+        return Outcome {
+            failure: Some(format!("{}: {why}", list.display())),
+            ..Outcome::default()
+        };
+    }
+    let mut command = mpi.mpiexec(2, Placement::OneEach(cpus));
+    command.arg(program).arg("-msglen").arg(list);
+    command.args([
+        "-npmin",
+        "2",
+        "-iter",
+        "1000000",
+        "-time",
+        &plan.seconds.to_string(),
+    ]);
+    command.args(["-window_size", &WINDOW.to_string(), name]);
+    let ended = timeout::run(command, cpus, plan.patience(pattern));
+    read(&ended, pattern)
+}
+
+/// `bytes repetitions us MB/s` of a ping-pong, `bytes repetitions MB/s messages/s` of the others.
+fn read(ended: &Ended, pattern: Pattern) -> Outcome {
+    let mut outcome = Outcome::of(ended);
+    for line in ended.out.lines() {
+        let numbers: Option<Vec<f64>> = line.split_whitespace().map(|n| n.parse().ok()).collect();
+        let Some([size, _, third, fourth]) = numbers.as_deref().and_then(|n| n.first_chunk())
+        else {
+            continue;
+        };
+        let seconds = match pattern {
+            Pattern::Latency => third / 1e6,
+            // It counts the messages of both directions.
+            Pattern::Bibandwidth => 2.0 / fourth,
+            _ => 1.0 / fourth,
+        };
+        if seconds.is_finite() && seconds > 0.0 {
+            outcome.times.push((*size as u64, seconds));
+        }
+    }
+    if outcome.failure.is_none() && outcome.times.is_empty() {
+        outcome.failure = Some("it ended well, but printed no results".to_owned());
+    }
+    outcome
+}
+
+/// The section of the page.
+pub(super) fn section(report: &Report) -> String {
+    let checked: Vec<(&Row, &Ratio)> = report
+        .rows
+        .iter()
+        .filter_map(|row| Some((row, row.over_imb.as_ref()?)))
+        .collect();
+    let mut text = String::new();
+    if checked.is_empty() {
+        return text;
+    }
+    let apart = checked
+        .iter()
+        .filter(|(_, ratio)| (ratio.median - 1.0).abs() > APART)
+        .count();
+    let _ = writeln!(
+        text,
+        "\n## Cross-check: Intel MPI by patterns.c over Intel MPI by IMB\n\n\
+         PingPong, Uniband and Biband. {apart} of {} rows are more than {:.0} % apart.\n\n\
+         | pattern | bytes | IMB | unit | ratio | in rounds | rounds |\n|---|---|---|---|---|---|---|",
+        checked.len(),
+        APART * 100.0
+    );
+    for (row, ratio) in checked {
+        let distance = row
+            .distance
+            .map_or_else(String::new, |one| format!("{} ", one.name()));
+        let _ = writeln!(
+            text,
+            "| {distance}{} | {} | {} | {} | {} | {}..{} | {} |",
+            row.pattern.name(),
+            bytes(row.bytes),
+            row.imb
+                .map_or_else(|| "-".to_owned(), |shown| significant(shown.median)),
+            row.unit,
+            times(ratio.median),
+            times(ratio.least),
+            times(ratio.most),
+            ratio.rounds
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(out: &str) -> Ended {
+        Ended {
+            out: out.to_owned(),
+            err: String::new(),
+            failure: None,
+            code: None,
+            hung: false,
+        }
+    }
+
+    #[test]
+    fn tables_are_read_by_the_columns_of_their_benchmark() {
+        let out = "# PingPong\n #bytes #repetitions t[usec] Mbytes/sec\n 0 1000 0.25 0.00\n\
+                   8 1000 0.50 16.00\n";
+        assert_eq!(
+            read(&ended(out), Pattern::Latency).times,
+            [(0, 0.25e-6), (8, 0.5e-6)]
+        );
+        let out =
+            "#bytes #repetitions Mbytes/sec Msg/sec\n 0 1000 0.00 4000000\n 8 10 16 2000000\n";
+        assert_eq!(read(&ended(out), Pattern::Bandwidth).times[1], (8, 0.5e-6));
+        assert_eq!(read(&ended(out), Pattern::Bibandwidth).times[1], (8, 1e-6));
+        assert!(read(&ended("nothing"), Pattern::Latency).failure.is_some());
+    }
+}
