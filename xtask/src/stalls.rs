@@ -1,12 +1,12 @@
 //! Times of the hot paths beside that of a loop of the core's own: a store that a load has to wait
 //! for shows there, and in no count of instructions.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
 use limic_runner::{Failure, Job, Summary};
-use serde::{Deserialize, Serialize};
 
 use crate::committed::{Figures, Kind};
 
@@ -26,44 +26,41 @@ const WORK: &str = "work";
 const ROUNDS: usize = 100;
 const BETWEEN: Duration = Duration::from_millis(100);
 
-/// The committed file.
-#[derive(Serialize, Deserialize)]
-struct Committed {
-    /// The processor to which the times belong.
-    processor: String,
-    /// For one operation.
-    steps: Figures,
-}
+/// The committed file: the times of one operation, by the processor to which they belong.
+type Committed = BTreeMap<String, Figures>;
 
 /// Times, shows the comparison, and fails if a hot path has become slower. With `update` it writes
-/// the times down as the committed ones instead.
+/// the times down as the committed ones of this processor instead.
 pub(crate) fn run(update: bool, summary: &mut Summary) -> Result<(), Failure> {
     let here = processor();
     if update {
         let steps = least(|_| false)?;
         print!("{}", STALLS.table(None, &steps));
-        let processor = here;
-        return STALLS.write(&Committed { processor, steps });
+        let mut committed: Committed = STALLS.read()?;
+        committed.insert(here, steps);
+        return STALLS.write(&committed);
     }
-    let Committed { processor, steps } = STALLS.read()?;
-    if processor != here {
+    let committed: Committed = STALLS.read()?;
+    let Some(steps) = committed.get(&here) else {
+        let known: Vec<&str> = committed.keys().map(String::as_str).collect();
         summary.skip_check(&format!(
-            "stalls: the committed times are those of {processor}, this is {here}; for its own: {}",
+            "stalls: the committed times are those of {}; this is {here}, for its own: {}",
+            known.join("; "),
             STALLS.update()
         ));
         return Ok(());
-    }
+    };
     let above = |now: &Figures, case: &str| {
         let both = steps.get(case).zip(now.get(case));
         both.is_some_and(|(was, is)| STALLS.above(*was, *is))
     };
     let now = least(|now| !steps.keys().any(|case| above(now, case)))?;
-    print!("{}", STALLS.table(Some(&steps), &now));
+    print!("{}", STALLS.table(Some(steps), &now));
     if above(&now, WORK) {
         summary.skip_check("stalls: somebody else had a part of the core all the time");
         return Ok(());
     }
-    STALLS.judge(&steps, &now)?;
+    STALLS.judge(steps, &now)?;
     summary.pass();
     Ok(())
 }
