@@ -1,5 +1,6 @@
 //! The `limic` command: starts jobs, says what the machine offers, measures.
 
+mod env;
 mod info;
 mod manual;
 mod perf;
@@ -17,6 +18,7 @@ use limic_measure::BAD_USAGE;
 enum Command {
     Run(run::Args),
     Info(info::Args),
+    Env(env::Args),
     Perf(perf::Args),
     Tune(perf::tune::Args),
     Model(limic_papers::Model),
@@ -32,6 +34,8 @@ Examples:
   limic run -n 4 ./program            start four ranks of a program
   limic info                          what this machine offers, and what is off and why
   limic info --why shared-cache 64K   which path a message takes, and why
+  limic env --mpi mpich -- mpiexec -n 2 ./program
+                                      an MPI's program over limic
   limic perf latency                  ping-pong of two ranks over all sizes
   limic perf floor                    what the hardware alone allows
   limic tune                          measure this host's thresholds; later runs load them
@@ -45,6 +49,7 @@ fn main() -> ExitCode {
     match Command::parse() {
         Command::Run(args) => run::execute(&args),
         Command::Info(args) => info::execute(&args),
+        Command::Env(args) => env::execute(&args),
         Command::Perf(args) => perf::execute(&args),
         Command::Tune(args) => perf::tune::execute(&args),
         Command::Model(args) => args.execute(),

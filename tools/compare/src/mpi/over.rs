@@ -5,6 +5,10 @@ use std::process::Command;
 
 use limic_peers::{Kind, Mpi, Placement};
 
+/// What `limic env` prints.
+#[path = "../../../../crates/cli/src/env/mpi.rs"]
+mod env;
+
 /// An MPI over limic's libfabric provider.
 #[derive(Debug)]
 pub(crate) struct OverLimic {
@@ -37,31 +41,23 @@ impl OverLimic {
     fn variables(&self) -> Vec<(&'static str, String)> {
         let text = |path: &Path| path.display().to_string();
         let mut all = vec![("FI_PROVIDER_PATH", text(&self.provider))];
-        let mut set = |name, value: &str| all.push((name, value.to_owned()));
+        let mpi = match self.mpi.kind() {
+            Kind::Mpich => env::Mpi::Mpich,
+            Kind::Intelmpi => env::Mpi::Impi,
+            Kind::Openmpi | Kind::Openmpi4 => env::Mpi::Openmpi,
+        };
+        let fixed = mpi.variables().iter();
+        all.extend(fixed.map(|(name, value)| (*name, (*value).to_owned())));
         let own = text(&self.mpi.root().join("lib"));
-        match self.mpi.kind() {
-            Kind::Mpich => {
-                set("FI_PROVIDER", "limic");
-                set("MPIR_CVAR_CH4_NETMOD", "ofi");
-                // Else MPICH itself moves what stays on the node.
-                set("MPIR_CVAR_NOLOCAL", "1");
-                // For programs that were linked elsewhere, as IMB is.
-                set("LD_LIBRARY_PATH", &own);
+        match &self.libfabric {
+            Some(libfabric) => {
+                let library = libfabric.join("libfabric.so.1");
+                all.push(("I_MPI_OFI_LIBRARY", text(&library)));
+                all.push(("LD_LIBRARY_PATH", format!("{own}:{}", text(libfabric))));
             }
-            Kind::Intelmpi => {
-                set("FI_PROVIDER", "limic");
-                set("I_MPI_FABRICS", "ofi");
-                if let Some(libfabric) = &self.libfabric {
-                    let library = libfabric.join("libfabric.so.1");
-                    set("I_MPI_OFI_LIBRARY", &text(&library));
-                    set("LD_LIBRARY_PATH", &format!("{own}:{}", text(libfabric)));
-                }
-            }
-            Kind::Openmpi | Kind::Openmpi4 => {
-                set("OMPI_MCA_pml", "cm");
-                set("OMPI_MCA_mtl", "ofi");
-                set("OMPI_MCA_mtl_ofi_provider_include", "limic");
-            }
+            // For programs that were linked elsewhere, as IMB is.
+            None if self.mpi.kind() == Kind::Mpich => all.push(("LD_LIBRARY_PATH", own)),
+            None => {}
         }
         all
     }
