@@ -78,17 +78,18 @@ fn a_package_is_laid_out_elsewhere_and_uninstall_leaves_only_what_others_put_the
     let place = ["--prefix", "/usr", "--destdir"];
     succeed(
         xtask("install")
-            .arg("--debug")
+            .args(["--debug", "--libdir", "lib64"])
             .args(place)
             .arg(folder.path()),
     );
-    for file in ["bin/limic", "include/limic.h", "lib/liblimic.so.1"] {
+    for file in ["bin/limic", "include/limic.h", "lib64/liblimic.so.1"] {
         assert!(root.join(file).exists(), "{file}: {:?}", files(&root));
     }
     let rule = fs::read_to_string(root.join("lib/udev/rules.d/70-limic.rules"));
     assert!(rule.expect("the rule").contains("GROUP=\"limic\""));
-    let found = fs::read_to_string(root.join("lib/pkgconfig/limic.pc")).expect("limic.pc");
+    let found = fs::read_to_string(root.join("lib64/pkgconfig/limic.pc")).expect("limic.pc");
     assert!(found.contains("prefix=/usr\n"), "{found}");
+    assert!(found.contains("libdir=${prefix}/lib64\n"), "{found}");
 
     succeed(xtask("uninstall").args(place).arg(folder.path()));
     assert_eq!(files(folder.path()), [others.display().to_string()]);

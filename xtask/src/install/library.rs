@@ -11,6 +11,7 @@ use std::path::Path;
 use limic_runner::folders::root;
 use limic_runner::{Failure, Job};
 
+use super::Install;
 use super::tree::Tree;
 
 /// The system libraries that the static libraries need.
@@ -69,20 +70,22 @@ impl Library {
         &self,
         built: &Path,
         work: &Path,
-        prefix: &Path,
+        install: &Install,
         tree: &mut Tree,
     ) -> Result<(), Failure> {
+        let lib = &install.libdir;
         let folder = root().join(self.folder);
         let archive = built.join(self.built);
-        tree.file(&archive, &format!("lib/lib{}.a", self.name), 0o644)?;
-        self.link(&archive, &folder.join(self.map), work, tree)?;
+        tree.file(&archive, &format!("{lib}/lib{}.a", self.name), 0o644)?;
+        self.link(&archive, &folder.join(self.map), work, lib, tree)?;
         tree.file(&folder.join(self.header), self.header, 0o644)?;
         let source = folder.join(format!("{}.in", self.pkg_config));
         let text = fs::read_to_string(&source)
             .map_err(|why| Failure::file("read", &source, why))?
-            .replace("@PREFIX@", &prefix.display().to_string())
+            .replace("@PREFIX@", &install.place.prefix.display().to_string())
+            .replace("@LIBDIR@", lib)
             .replace("@PRIVATE@", &NEEDED.join(" "));
-        let place = format!("lib/pkgconfig/{}", self.pkg_config);
+        let place = format!("{lib}/pkgconfig/{}", self.pkg_config);
         tree.text(&text, &place)
     }
 
@@ -92,6 +95,7 @@ impl Library {
         archive: &Path,
         map: &Path,
         work: &Path,
+        lib: &str,
         tree: &mut Tree,
     ) -> Result<(), Failure> {
         let plain = format!("lib{}.so", self.name);
@@ -118,8 +122,8 @@ impl Library {
             .args(["-Wl,--as-needed"])
             .args(NEEDED)
             .run()?;
-        tree.file(&linked, &format!("lib/{file}"), 0o755)?;
-        tree.link(&file, &format!("lib/{soname}"))?;
-        tree.link(&soname, &format!("lib/{plain}"))
+        tree.file(&linked, &format!("{lib}/{file}"), 0o755)?;
+        tree.link(&file, &format!("{lib}/{soname}"))?;
+        tree.link(&soname, &format!("{lib}/{plain}"))
     }
 }

@@ -5,12 +5,11 @@ use std::path::Path;
 use limic_runner::{Job, console};
 use rustix::process::geteuid;
 
-/// Says what is left to do before programs find the libraries of an installation.
-pub(super) fn tell(prefix: &Path, is_of_the_system: bool) {
+/// Says what is left to do before programs find the libraries in a folder.
+pub(super) fn tell(lib: &Path, is_of_the_system: bool) {
     if is_of_the_system {
         refresh();
     }
-    let lib = prefix.join("lib");
     let wanted = format!("=> {}", lib.join("liblimic.so.1").display());
     let known = ldconfig().arg("-p").capture_quietly();
     if known.is_some_and(|list| list.lines().any(|line| line.ends_with(&wanted))) {

@@ -6,52 +6,60 @@ mod loader;
 mod tree;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use clap::Args;
 use library::LIBRARIES;
 use limic_runner::folders::{root, target};
 use limic_runner::{Failure, Job, console, folders, setup};
-use tree::Tree;
+pub(crate) use tree::Tree;
 
 /// Where an installation is.
 #[derive(Debug, Args)]
 pub(crate) struct Place {
     /// The folder that has bin, include, lib and share when limic runs.
     #[arg(long, default_value = "/usr/local", value_name = "DIR")]
-    prefix: PathBuf,
+    pub(crate) prefix: PathBuf,
     /// The folder that stands for the root of the file system meanwhile, for packages.
     #[arg(long, env = "DESTDIR", value_name = "DIR")]
-    destdir: Option<PathBuf>,
+    pub(crate) destdir: Option<PathBuf>,
 }
 
 /// Where and what to install.
 #[derive(Debug, Args)]
 pub(crate) struct Install {
     #[command(flatten)]
-    place: Place,
+    pub(crate) place: Place,
+    /// The folder of the libraries below the prefix, such as lib64 or lib/x86_64-linux-gnu.
+    #[arg(long, default_value = "lib", value_name = "DIR", value_parser = below)]
+    pub(crate) libdir: String,
     /// Install what is built without optimisation, as the tests do.
     #[arg(long)]
-    debug: bool,
+    pub(crate) debug: bool,
 }
 
-/// The libfabric provider: package, what cargo calls it, and where it goes. libfabric looks into
-/// the directory that FI_PROVIDER_PATH names, for files that end in `-fi.so`.
-const PROVIDER: (&str, &str, &str) = (
-    "limic-ofi",
-    "liblimic_fi.so",
-    "lib/libfabric/liblimic-fi.so",
-);
+/// A folder below the prefix.
+fn below(folder: &str) -> Result<String, String> {
+    let mut parts = Path::new(folder).components();
+    let is_below = parts.all(|part| matches!(part, Component::Normal(_)));
+    let folder = is_below.then(|| folder.to_owned());
+    folder.ok_or_else(|| "it has to lie below the prefix".to_owned())
+}
+
+/// The libfabric provider: package, what cargo calls it, and its place among the libraries.
+/// libfabric looks into the folders that FI_PROVIDER_PATH names, for files that end in `-fi.so`.
+pub(crate) const PROVIDER: (&str, &str, &str) =
+    ("limic-ofi", "liblimic_fi.so", "libfabric/liblimic-fi.so");
 
 /// The library that is preloaded, likewise.
-const HEAP: (&str, &str, &str) = (
+pub(crate) const HEAP: (&str, &str, &str) = (
     "limic-heap-preload",
     "liblimic_heap_preload.so",
-    "lib/liblimic-heap.so",
+    "liblimic-heap.so",
 );
 
 /// The command: package, program, and where it goes.
-const COMMAND: (&str, &str, &str) = ("limic-cli", "limic", "bin/limic");
+pub(crate) const COMMAND: (&str, &str, &str) = ("limic-cli", "limic", "bin/limic");
 
 /// The rule that gives /dev/limic to a group, and its place. udev reads it below /usr and
 /// /usr/local.
@@ -68,7 +76,8 @@ pub(crate) fn run(install: &Install) -> Result<(), Failure> {
     let place = &install.place;
     let staged = place.staged()?;
     setup::run()?;
-    let built = build(install.debug)?;
+    let packages = LIBRARIES.map(|library| library.package);
+    let built = build(&packages, install.debug)?;
     let work = target().join("install");
     folders::make(&work)?;
     let _alone = folders::lock(&work)?;
@@ -86,10 +95,11 @@ pub(crate) fn run(install: &Install) -> Result<(), Failure> {
     tree.file(&built.join(COMMAND.1), COMMAND.2, 0o755)?;
     tree.folder(&manual, 0o644)?;
     for library in &LIBRARIES {
-        library.install(&built, &work, &place.prefix, &mut tree)?;
+        library.install(&built, &work, install, &mut tree)?;
     }
     for (_, file, place) in [PROVIDER, HEAP] {
-        tree.file(&built.join(file), place, 0o755)?;
+        let place = format!("{}/{place}", install.libdir);
+        tree.file(&built.join(file), &place, 0o755)?;
     }
     tree.file(&root().join(RULE.0), RULE.1, 0o644)?;
     tree.finish()?;
@@ -97,7 +107,10 @@ pub(crate) fn run(install: &Install) -> Result<(), Failure> {
     if place.is_staged() {
         return Ok(());
     }
-    loader::tell(&place.prefix, place.is_of_the_system());
+    loader::tell(
+        &place.prefix.join(&install.libdir),
+        place.is_of_the_system(),
+    );
     if !place.is_of_the_system() {
         console::detail(&format_args!(
             "udev does not look into {}: for the kernel module, copy {} to /etc/udev/rules.d",
@@ -122,12 +135,11 @@ pub(crate) fn remove(place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds everything in one go, so that packages that several need are built once. Returns the
-/// folder with the results.
-fn build(debug: bool) -> Result<PathBuf, Failure> {
+/// Builds the command, what is loaded, and libraries in one go, so that packages that several need
+/// are built once. Returns the folder with the results.
+pub(crate) fn build(libraries: &[&str], debug: bool) -> Result<PathBuf, Failure> {
     let mut words = vec!["build", "--lib", "--bin", COMMAND.1];
-    let packages = LIBRARIES.map(|library| library.package);
-    for package in packages.into_iter().chain([PROVIDER.0, HEAP.0, COMMAND.0]) {
+    for package in [PROVIDER.0, HEAP.0, COMMAND.0].iter().chain(libraries) {
         words.extend(["-p", package]);
     }
     words.extend((!debug).then_some("--release"));

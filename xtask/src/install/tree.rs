@@ -15,7 +15,7 @@ pub(super) const LIST: &str = "share/limic/installed";
 
 /// An installation that is being laid out.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     root: PathBuf,
     /// What the installation has so far, relative to the root.
     places: BTreeSet<String>,
@@ -24,7 +24,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn at(root: &Path) -> Result<Self, Failure> {
+    pub(crate) fn at(root: &Path) -> Result<Self, Failure> {
         folders::make(root)?;
         Ok(Self {
             root: root.to_owned(),
@@ -37,7 +37,7 @@ impl Tree {
     ///
     /// Programs that run with the old file keep it, because the new one takes its place by a
     /// rename.
-    pub(super) fn file(&mut self, from: &Path, place: &str, mode: u32) -> Result<(), Failure> {
+    pub(crate) fn file(&mut self, from: &Path, place: &str, mode: u32) -> Result<(), Failure> {
         let (to, fresh) = self.take(place)?;
         let put = || {
             fs::copy(from, &fresh)?;
@@ -48,7 +48,7 @@ impl Tree {
     }
 
     /// Writes a text file.
-    pub(super) fn text(&mut self, text: &str, place: &str) -> Result<(), Failure> {
+    pub(crate) fn text(&mut self, text: &str, place: &str) -> Result<(), Failure> {
         let (to, fresh) = self.take(place)?;
         let put = || {
             fs::write(&fresh, text)?;
