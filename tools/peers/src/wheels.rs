@@ -7,14 +7,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use limic_runner::{Job, folders, packages};
+use limic_runner::folders;
 
-use super::{Kind, Mpi};
+use super::{Environment, Kind, Mpi};
 
 const MARK: &str = "limic-complete";
-
-/// Minutes that fetching one MPI may take.
-const MINUTES: u64 = 5;
 
 /// A set of wheels that makes up an MPI.
 struct Wheels {
@@ -107,36 +104,26 @@ pub(crate) fn install(kind: Kind) -> Result<Mpi, String> {
 }
 
 fn make(kind: Kind, wheels: &Wheels, root: &Path) -> Result<Mpi, String> {
-    environment(root)?;
-    let python = root.join("bin/python");
-    Job::new(&python, MINUTES)
-        .args(["-m", "pip", "--disable-pip-version-check", "--no-input"])
-        .args(["--timeout", "30", "--retries", "2"])
-        .args(["install", "--only-binary", ":all:"])
-        .args((!wheels.dependencies).then_some("--no-deps"))
-        .args(wheels.packages)
-        .run_aside()
-        .map_err(|why| why.to_string())?;
-    let version = version(&python, wheels.packages[0])?;
+    let environment = Environment::fresh(root)?;
+    let plain: &[&str] = if wheels.dependencies {
+        &[]
+    } else {
+        &["--no-deps"]
+    };
+    environment.install(&[plain, wheels.packages].concat())?;
+    let version = version(&environment, wheels.packages[0])?;
     fs::write(root.join(MARK), format!("{version}\n"))
         .map_err(|why| format!("{}: {why}", root.display()))?;
     complete(kind, root).ok_or_else(|| "the wheel holds no include/mpi.h".to_owned())
 }
 
-/// Makes an empty virtual environment with pip.
-fn environment(root: &Path) -> Result<(), String> {
-    let venv = || Job::new("python3", 2).args(["-m", "venv", "--clear"]);
-    let make = || venv().arg(root).run_aside();
-    let Err(first) = make() else { return Ok(()) };
-    packages::install_packages(&["python3-venv"], "python3 with the module venv")
-        .map_err(|why| format!("{first}; {why}"))?;
-    make().map_err(|why| why.to_string())
-}
-
-fn version(python: &Path, package: &str) -> Result<String, String> {
+fn version(environment: &Environment, package: &str) -> Result<String, String> {
     let name = package.split("==").next().unwrap_or(package);
     let program = format!("import importlib.metadata as m; print(m.version('{name}'))");
-    let version = Job::new(python, 1).args(["-c", &program]).capture_quietly();
+    let version = environment
+        .python()
+        .args(["-c", &program])
+        .capture_quietly();
     let version = version.map(|text| text.trim().to_owned());
     version.ok_or_else(|| format!("{name} was installed, but python does not find it"))
 }
