@@ -16,6 +16,7 @@ mod packaging;
 mod simulate;
 mod stalls;
 mod suite;
+mod wheel;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -77,6 +78,12 @@ enum Task {
     Install(install::Install),
     /// Take away what `install` put below a prefix.
     Uninstall(install::Place),
+    /// Make a Python wheel for users of MPIs: the command, the libfabric provider, and limic-env.
+    Wheel {
+        /// Take what is built without optimisation, as the tests do.
+        #[arg(long)]
+        debug: bool,
+    },
     /// Write the C header anew (crates/capi/include/limic.h).
     Header,
     /// Write the page of the settings anew (docs/settings.md).
@@ -193,6 +200,7 @@ fn run(task: &Task) -> Result<(), Failure> {
         }),
         Task::Install(install) => install::run(install),
         Task::Uninstall(place) => install::remove(place),
+        Task::Wheel { debug } => wheel::run(*debug),
         Task::Header => checks::header(),
         Task::Settings => checks::settings(),
         Task::Miri => Summary::of(checks::miri),

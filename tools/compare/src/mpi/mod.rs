@@ -5,6 +5,7 @@ mod killed;
 mod mpi4py;
 mod over;
 mod proof;
+mod wheel;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -69,6 +70,7 @@ pub(crate) fn run(extent: Extent, summary: &mut Summary) -> Result<(), Failure> 
     for over in &all {
         checks.all(over, benchmarks.as_deref())?;
     }
+    checks.wheel()?;
     if checks.failed.is_empty() {
         Ok(())
     } else {
@@ -244,6 +246,20 @@ impl Checks<'_> {
             });
             self.judge(&name, verdict);
         }
+    }
+
+    /// The Python wheel.
+    fn wheel(&mut self) -> Result<(), Failure> {
+        let name = "limic-ofi with MPICH in a fresh Python environment";
+        match wheel::environment() {
+            Ok(environment) => {
+                let shell = wheel::shell(&environment)?;
+                let wanted = ["I am process 0 of 2", "I am process 1 of 2"];
+                self.check(name, shell, 2, &wanted, Expected::Messages);
+            }
+            Err(why) => self.summary.skip_check(&format!("{name}: {why}")),
+        }
+        Ok(())
     }
 
     /// Runs ranks, which have to print `wanted` and to end well. Each rank has to have sent through
