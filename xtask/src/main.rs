@@ -4,6 +4,7 @@ mod checks;
 mod ci;
 mod committed;
 mod counts;
+mod deb;
 mod demo;
 mod examples;
 mod fuzz;
@@ -80,6 +81,12 @@ enum Task {
     Uninstall(install::Place),
     /// Make a Python wheel for users of MPIs: the command, the libfabric provider, and limic-env.
     Wheel {
+        /// Take what is built without optimisation, as the tests do.
+        #[arg(long)]
+        debug: bool,
+    },
+    /// Make Debian packages of what `install` installs, and of the kernel module by DKMS.
+    Deb {
         /// Take what is built without optimisation, as the tests do.
         #[arg(long)]
         debug: bool,
@@ -201,6 +208,7 @@ fn run(task: &Task) -> Result<(), Failure> {
         Task::Install(install) => install::run(install),
         Task::Uninstall(place) => install::remove(place),
         Task::Wheel { debug } => wheel::run(*debug),
+        Task::Deb { debug } => deb::run(*debug),
         Task::Header => checks::header(),
         Task::Settings => checks::settings(),
         Task::Miri => Summary::of(checks::miri),

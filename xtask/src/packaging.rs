@@ -1,12 +1,12 @@
-//! The library crates as others get them: built by the oldest Rust that they promise, and as
-//! packages.
+//! limic as others get it: the library crates built by the oldest Rust that they promise, and as
+//! packages; Debian packages.
 
 use std::fs;
 use std::time::SystemTime;
 
 use limic_runner::{Failure, Job, Summary, folders};
 
-use crate::optional;
+use crate::{deb, optional};
 
 /// Crates that others depend on.
 const LIBRARIES: [&str; 16] = [
@@ -50,7 +50,8 @@ pub(crate) fn oldest_rust(summary: &mut Summary) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Packs the library crates as they would be published, and builds what is in the packages.
+/// Packs the library crates as they would be published, and builds what is in the packages. Makes
+/// the Debian packages.
 pub(crate) fn package(summary: &mut Summary) -> Result<(), Failure> {
     let mut words = vec!["package", "--quiet", "--allow-dirty"];
     for package in &LIBRARIES {
@@ -64,6 +65,13 @@ pub(crate) fn package(summary: &mut Summary) -> Result<(), Failure> {
     // What stays is in the way of nobody.
     let _ = fs::remove_dir_all(folders::root().join(name));
     packed?;
+    summary.pass();
+    if let Err(why) = deb::tools() {
+        summary.skip_check(&format!("Debian packages: {why}"));
+        return Ok(());
+    }
+    // debhelper refuses a file that is in no package, and a package that lacks one.
+    deb::run(true)?;
     summary.pass();
     Ok(())
 }
