@@ -61,12 +61,7 @@ pub(crate) fn settings() -> Result<(), Failure> {
 
 /// Parts of `limic` that need nothing of the kernel but memory: who owns buffers, requests
 /// and regions. The rest needs memfds and sockets, which Miri does not have.
-const OWNERS: [&str; 4] = [
-    "owners::",
-    "buffer::",
-    "engine::request::",
-    "engine::regions::",
-];
+const OWNERS: [&str; 3] = ["owners::", "engine::request::", "engine::regions::"];
 
 /// Matching, records, the rings and pools on heap memory, and the owners of buffers, under Miri.
 pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {

@@ -15,9 +15,14 @@
 //!   another path moves the rest.
 //! - [`SplitCopy`] lets sender and receiver copy one message together: the receiver reads blocks
 //!   from the front while the sender writes blocks from the back.
+//! - [`RemoteProcess`], [`DevicePair`] and [`same_process`] do the same for buffers of operations
+//!   under way: with one peer, or the reason why not.
 //!
 //! Linux only.
 
+#[cfg(test)]
+#[path = "../../shm/src/process/child.rs"]
+mod child;
 mod cma;
 mod engine;
 mod error;
@@ -27,6 +32,8 @@ mod kmod;
 mod procfs;
 mod ptracer;
 mod refusal;
+mod remote;
+pub mod same_process;
 #[cfg(limic_sim)]
 pub mod simulated;
 mod split_copy;
@@ -38,11 +45,12 @@ pub use engine::{Access, CopyEngine, LocalSlice, LocalSliceMut, RemoteRange};
 pub use error::CopyError;
 pub use explain::{Explanation, explain};
 pub use kmod::{
-    CallError, Ended, Found, Group, Kmod, KmodPair, KmodPeer, Lasting, Member, Messages, News,
-    Opened, Posted, Wanted,
+    CallError, Device, DevicePair, Ended, Exposed, Found, Group, Kmod, KmodPair, KmodPeer, Lasting,
+    Member, Messages, News, Opened, Posted, Wanted,
 };
 pub use ptracer::{PeerAccess, allow_peers};
 pub use refusal::{RefusalReason, Refused};
+pub use remote::{Failed, Probe, ProbeData, RemoteProcess, address_of, address_of_room};
 pub use split_copy::{SplitCopy, SplitCopyError};
 
 /// The programs of the README are tests.

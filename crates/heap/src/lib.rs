@@ -26,6 +26,7 @@ pub struct Readme;
 mod allocator;
 mod buffer;
 mod heap;
+mod known;
 mod preloaded;
 pub mod raw;
 mod runs;
@@ -35,6 +36,7 @@ use std::os::fd::OwnedFd;
 
 pub use allocator::PeerReadable;
 pub use buffer::Buffer;
+pub use known::{HeapArenas, HeapPlace, place_of};
 pub use preloaded::{INTERFACE, Interface};
 
 /// Where bytes lie that peers may read.

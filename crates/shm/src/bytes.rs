@@ -1,16 +1,22 @@
 //! Where the bytes of a message come from, and where they go: records of rings, staging buffers,
-//! arenas of peers, private memory.
+//! arenas of peers, private memory, buffers of operations under way.
 //!
 //! A [`Source`] or [`Sink`] knows how its memory is read or written; who copies between the two
 //! need not. Both are bounded: whoever makes one has checked that its bytes are there.
 
+mod buffers;
 mod memory;
+mod parts;
+mod slices;
 mod words;
 
 use std::collections::TryReserveError;
 
+pub use buffers::{ReceiveBuffer, SendBuffer, SingleSlice};
 pub use memory::{ArenaBytes, PrivateBytes, Skip, StoreHint, Window};
-pub use words::{flagged, halves, unflagged, word_at, words};
+pub use parts::Parts;
+pub use slices::{RawSlice, RawSliceMut, gather, gather_behind, gather_part, total};
+pub use words::{flagged, halves, put_words, unflagged, word_at, words};
 
 use crate::ring::StoreMode;
 

@@ -15,7 +15,7 @@
 //! - [`segment`]: the memfd, its layout, and how it is mapped and checked.
 //! - [`control`]: the Unix socket: hand-over of file descriptors, liveness, and
 //!   the event set on which an idle endpoint sleeps.
-//! - [`idle`]: how an endpoint waits: spins, yields, sleep.
+//! - [`idle`]: how an endpoint waits: spins, yields, sleep; and how work that peers cause rests.
 //! - [`world`]: the seams at which a simulator takes the place of clock, kernel and scheduler.
 //! - [`process`]: whether this is still the process that opened an endpoint.
 

@@ -1,6 +1,7 @@
 //! The ranks of a job meet before their first message.
 
-use crate::engine::patience::Patience;
+use limic_shm::idle::Patience;
+
 use crate::{Endpoint, Peer, Result};
 
 /// Looks for news of a connection that follow one another at once, and those after which a

@@ -33,14 +33,11 @@
 mod address;
 mod barrier;
 pub mod bootstrap;
-#[expect(unsafe_code, reason = "the one place where message bytes are touched")]
-mod buffer;
 #[cfg(test)]
-#[expect(unsafe_code, reason = "forks")]
+#[expect(unsafe_code, dead_code, reason = "forks; of all who do")]
 #[path = "../../shm/src/process/child.rs"]
 mod child;
 mod connect_at_start;
-mod copy_slices;
 /// What was moved: counts by path and peer, a histogram of sizes, and reasons.
 ///
 /// Read from inside by [`Endpoint::counters`], at the end through `LIMIC_STATS`, and from outside
@@ -74,8 +71,6 @@ mod handle;
     reason = "hands buffers to the kernel module, and implements the raw interface"
 )]
 mod kernel;
-#[expect(unsafe_code, reason = "hands buffers to the copy engine")]
-mod kmod;
 mod label;
 #[expect(unsafe_code, reason = "memory in the shared segment, lent out")]
 mod loan;
@@ -90,21 +85,16 @@ mod owned_bytes;
 #[cfg(test)]
 #[expect(unsafe_code, reason = "implements the raw interface on the heap")]
 mod owners;
-#[expect(unsafe_code, reason = "vectors taken apart, and put together again")]
-mod parts;
 mod polling;
 #[expect(unsafe_code, reason = "receives into a borrowed buffer")]
 mod probe;
 #[expect(unsafe_code, reason = "the raw interface")]
 pub mod raw;
 mod region;
-mod same_process;
 #[expect(unsafe_code, reason = "buffers borrowed for a scope")]
 mod scope;
 #[doc(inline)]
 pub use limic_settings as settings;
-#[expect(unsafe_code, reason = "hands buffers to the copy engine")]
-mod single_copy;
 /// Where processes run and what they share there: packages, caches, NUMA nodes.
 pub mod topology {
     #[doc(inline)]

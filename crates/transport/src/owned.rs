@@ -4,9 +4,10 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::time::Duration;
 
+use limic_shm::bytes::Parts;
+
 use crate::error::Outcome;
 use crate::handle::Handle;
-use crate::parts::Parts;
 use crate::raw::{Posted, RequestId};
 use crate::region::RegionKey;
 use crate::wait::place_of;

@@ -3,9 +3,9 @@
 use core::convert::Infallible;
 use core::time::Duration;
 
+use limic_shm::idle::Patience;
 use limic_shm::world::Instant;
 
-use crate::engine::patience::Patience;
 use crate::{Endpoint, Selector};
 
 /// About 50 us of asking before the first sleep.

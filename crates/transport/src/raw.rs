@@ -9,19 +9,20 @@ mod one_sided;
 mod regions;
 mod requests;
 mod runtime;
-mod slices;
 
 use crate::Peer;
 use crate::error::Outcome;
 
 pub use crate::polling::{poll_before, poll_until};
+#[doc(inline)]
+pub use limic_shm::bytes::{RawSlice, RawSliceMut};
 pub use loans::{Hold, Loans, RawLoan, RawLoaned};
 pub use messages::Messages;
 pub use one_sided::OneSided;
+pub(crate) use regions::part;
 pub use regions::{Access, RegionId};
 pub use requests::Requests;
 pub use runtime::Runtime;
-pub use slices::{RawSlice, RawSliceMut};
 
 /// A pending operation of one endpoint: a slot and the slot's generation, so that a stale one is
 /// recognised.

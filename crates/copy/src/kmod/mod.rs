@@ -7,6 +7,7 @@
 
 mod abi;
 mod call_error;
+mod device;
 mod engine;
 mod group;
 mod lasting;
@@ -17,6 +18,7 @@ mod session;
 mod status;
 
 pub use call_error::CallError;
+pub use device::{Device, DevicePair, Exposed};
 pub use engine::{Kmod, KmodPair, KmodPeer};
 pub use group::{Group, Member};
 pub use lasting::{Lasting, Opened};

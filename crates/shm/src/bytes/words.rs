@@ -1,6 +1,6 @@
 //! Words of records: how they are read, and what is packed into one.
 
-use super::{Skip, Source};
+use super::{Sink, Skip, Source};
 
 /// Reads up to `N` words from the start of a record; missing ones are 0.
 #[inline(always)]
@@ -18,6 +18,13 @@ pub fn words<const N: usize>(source: &(impl Source + ?Sized)) -> [u64; N] {
         }
     }
     words
+}
+
+/// Writes words to the start of a record.
+#[inline]
+pub fn put_words(sink: &mut impl Sink, words: &[u64]) {
+    // SAFETY: the slice is valid for its bytes, and callers reserve as many.
+    unsafe { sink.put(0, words.as_ptr().cast::<u8>(), size_of_val(words)) }
 }
 
 /// Reads word number `index` of a record; a missing one is 0.

@@ -1,4 +1,9 @@
-//! What a wait does next: spin, yield, then sleep. This is the only place that decides it.
+//! What a wait does next: spin, yield, then sleep. This is the only place that decides it. And when
+//! it is so long that it is said what for.
+
+use core::time::Duration;
+
+use crate::world::Instant;
 
 /// Polls between two looks at the sockets, for new connections and dead peers.
 const SOCKETS: u32 = 512;
@@ -79,6 +84,34 @@ impl Backoff {
         // Who was woken up is likely to be woken again soon: spin less than at first, but spin.
         self.yields = YIELDS / 2;
         Step::Sleep
+    }
+}
+
+/// Since when somebody waits: a call, which counts from its first sleep on, or a ring whose next
+/// record is not finished, from the first look on.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Patience {
+    /// It has not slept or looked yet.
+    #[default]
+    Fresh,
+    /// It slept, or looked, first at this time.
+    Since(Instant),
+    /// It was said what it waits for.
+    Over,
+}
+
+impl Patience {
+    /// It waits on. True if it is to be said now what it waits for, after so long; 0 is never.
+    pub fn is_over(&mut self, patience: Duration) -> bool {
+        match self {
+            Self::Fresh => *self = Self::Since(Instant::now()),
+            Self::Since(since) if !patience.is_zero() && since.elapsed() >= patience => {
+                *self = Self::Over;
+                return true;
+            }
+            Self::Since(_) | Self::Over => {}
+        }
+        false
     }
 }
 

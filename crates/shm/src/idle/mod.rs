@@ -1,16 +1,18 @@
 //! How an endpoint waits: it spins, yields, sleeps, and is woken up.
 //!
 //! [`Backoff`] says when it does which of these; [`Wakeup`] is its sleep; [`Poller`] its sleep in a
-//! poll loop of the application.
+//! poll loop of the application; [`TimeShare`] what it gives of its time to work that peers cause.
 
 mod backoff;
 mod poller;
+mod time_share;
 
 use core::time::Duration;
 use std::io;
 
-pub use self::backoff::{Backoff, Step};
+pub use self::backoff::{Backoff, Patience, Step};
 pub use self::poller::Poller;
+pub use self::time_share::TimeShare;
 use crate::control::{EventSet, Timer};
 use crate::ring::Mapped;
 use crate::ring::wakeup::{AsymmetricFence, Sleeper};

@@ -3,11 +3,18 @@
 //!
 //! - [`split`]: how far the two ends of a split copy are.
 //! - [`region`]: where exposed regions lie, and which region of a peer an endpoint accesses.
+//! - [`status`]: how an endpoint is.
 
 #[cfg(all(test, loom))]
 mod interleavings;
+#[cfg(not(loom))]
+mod own_splits;
 pub mod region;
 pub mod split;
+pub mod status;
+
+#[cfg(not(loom))]
+pub use own_splits::OwnSplits;
 
 use crate::sync::{Ordering, fence};
 

@@ -1,10 +1,11 @@
 //! Sends, receives and loans of the endpoints over the engine: they hand the calls on to it,
 //! or right to its protocols.
 
+use limic_shm::bytes::total;
+
 #[cfg(feature = "ibverbs")]
 use super::VerbsEndpoint;
 use super::{HybridEndpoint, Opened, ShmEndpoint};
-use crate::buffer::total;
 use crate::engine::Engine;
 use crate::engine::protocol::attempt::{self, Short};
 use crate::engine::protocol::receive;

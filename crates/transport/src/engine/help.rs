@@ -1,7 +1,7 @@
 //! How much of its time an endpoint gives to help: to accesses of peers to its regions for which it
 //! copies.
 //!
-//! A peer asks as often as it likes. So help has a share of the time (`time_share`). Once it has
+//! A peer asks as often as it likes. So help has a share of the time ([`TimeShare`]). Once it has
 //! taken more while something else moves, it *rests*: nobody is helped until the rest is over.
 //! While nothing else moves, help needs no rest.
 //!
@@ -10,9 +10,8 @@
 
 use core::time::Duration;
 
+use limic_shm::idle::TimeShare;
 use limic_shm::world::Instant;
-
-use super::time_share::TimeShare;
 
 /// Of the time, one part in so many is for help. Both ends of a pair may be asked for it.
 const PARTS: u32 = 4;

@@ -1,10 +1,10 @@
 //! Who this endpoint is: its address, its process, and where it runs.
 
+use limic_copy::Probe;
 use limic_shm::process::Process;
 use limic_topology::OwnPlace;
 
 use crate::Address;
-use crate::single_copy::Probe;
 
 /// An endpoint as its peers know it.
 #[derive(Debug)]

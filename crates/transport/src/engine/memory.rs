@@ -4,10 +4,10 @@
 //! A ring or a word is in one place: free here, with a peer, with an operation, or in quarantine.
 
 use limic_shm::owner::region::Accessing;
+use limic_shm::owner::status::OwnStatus;
 use limic_shm::ring::line::LineConsumer;
-use limic_shm::ring::{LINE, Mapped, Memory};
+use limic_shm::ring::{LINE, Mapped};
 use limic_shm::segment::OwnSegment;
-use limic_shm::sync::{Ordering, fence};
 
 /// A sender stands between claim and publication in the shared ring.
 const STALLED: usize = 1;
@@ -16,16 +16,11 @@ const APART: usize = 2;
 /// Peers have switched to private rings that are not read yet.
 const SWITCHED: usize = 4;
 
-/// Where a status line says whether its owner holds too many unexpected bytes: 1 or 0.
-pub(crate) const OVER_BUDGET: usize = 0;
-/// Where it says how many peers its owner has given up.
-pub(crate) const GIVEN_UP: usize = 8;
-
 /// The segment that peers write to.
 pub(crate) struct OwnMemory {
     pub(crate) segment: OwnSegment,
     /// Where this endpoint says how it is.
-    status: Mapped,
+    pub(crate) status: OwnStatus<Mapped>,
     free_rings: Vec<u32>,
     /// Private rings that their peers have switched to, and that are not read yet.
     switched: Vec<(u32, u32)>,
@@ -44,7 +39,7 @@ impl OwnMemory {
             free_rings: (0..shape.private_rings).rev().collect(),
             switched: Vec::new(),
             free_words: (0..shape.probe_words).rev().collect(),
-            status: segment.status(),
+            status: OwnStatus::new(segment.status()),
             access: Accessing::new(segment.access()),
             waiting: 0,
             segment,
@@ -76,27 +71,6 @@ impl OwnMemory {
     pub(crate) fn take_switched(&mut self) -> Vec<(u32, u32)> {
         self.waiting &= !SWITCHED;
         core::mem::take(&mut self.switched)
-    }
-
-    /// Tells all peers, before buffers of sends are their owners' again that a peer which was given
-    /// up may still read, that there was such a peer. Pairs with [`PeerStatus::given_up`].
-    ///
-    /// [`PeerStatus::given_up`]: super::peer::pair::PeerStatus::given_up
-    pub(crate) fn count_given_up(&mut self) {
-        let count = self.status.word64(GIVEN_UP);
-        count.store(
-            count.load(Ordering::Relaxed).wrapping_add(1),
-            Ordering::Relaxed,
-        );
-        // Stronger than a release, which orders no non-temporal stores of the owners.
-        fence(Ordering::SeqCst);
-    }
-
-    /// Tells all peers whether this endpoint holds too many unexpected bytes.
-    pub(crate) fn tell_over_budget(&mut self, over_budget: bool) {
-        // Relaxed: senders look at it now and then, and nothing hangs on the order.
-        let word = self.status.word64(OVER_BUDGET);
-        word.store(u64::from(over_budget), Ordering::Relaxed);
     }
 
     /// A probe word that nobody uses.

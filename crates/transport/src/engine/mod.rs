@@ -21,7 +21,6 @@ pub(crate) mod control;
 pub(crate) mod cx;
 pub(crate) mod envelope;
 mod fabric;
-mod heap;
 mod help;
 mod identity;
 pub(crate) mod matching;
@@ -35,10 +34,8 @@ pub(crate) mod progress;
 pub(crate) mod protocol;
 mod regions;
 pub(crate) mod request;
-mod splits;
 #[cfg(test)]
 mod tests;
-mod time_share;
 mod transfers;
 mod waiting;
 

@@ -1,11 +1,13 @@
 //! An endpoint is opened: a segment, a socket to be found at, and nothing else.
 
+use limic_copy::Device;
 use limic_policy::Path;
 use limic_policy::select::LONGEST_RECYCLED;
 use limic_policy::select::fragments::BUFFERS_IN_FRAGMENT;
 use limic_pools::arena::Arenas;
 use limic_pools::staging::{self, StagingPool};
 use limic_shm::idle::{Poller, Wakeup};
+use limic_shm::owner::OwnSplits;
 use limic_shm::ring::shared::SharedConsumer;
 use limic_shm::ring::wakeup::{AsymmetricFence, Sleeper};
 use limic_shm::ring::{PackedFlags, ReleaseFlags, instructions};
@@ -24,10 +26,8 @@ use super::peer::table::Peers;
 use super::progress::rings::ReceiveRings;
 use super::regions::Regions;
 use super::request::Requests;
-use super::splits::OwnSplits;
 use super::transfers::Transfers;
 use crate::counters::{self, Recorder};
-use crate::kmod::Device;
 use crate::settings::Settings;
 use crate::{Address, Error, Result};
 

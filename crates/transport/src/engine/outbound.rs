@@ -6,6 +6,7 @@
 //! - The peer is rung after each record if it sleeps.
 
 use limic_records::{self as frame, ControlRecord, EAGER, RING_SWITCH, WORDS};
+use limic_shm::bytes::{Skip, gather, gather_behind, gather_part, put_words};
 use limic_shm::control::PeerDoorbell;
 use limic_shm::process;
 use limic_shm::ring::Mapped;
@@ -13,7 +14,6 @@ use limic_shm::ring::line::LineProducer;
 use limic_shm::ring::shared::{self, SharedProducer};
 use limic_shm::ring::wakeup::Waker;
 
-use crate::buffer::{Skip, gather, gather_behind, gather_part, put_words};
 use crate::counters::Row;
 use crate::raw::RawSlice;
 

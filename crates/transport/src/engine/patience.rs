@@ -45,34 +45,6 @@ impl Awaited<'_> {
     }
 }
 
-/// Since when somebody waits: a call, which counts from its first sleep on, or a ring whose next
-/// record is not finished, from the first look on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Patience {
-    /// It has not slept or looked yet.
-    #[default]
-    Fresh,
-    /// It slept, or looked, first at this time.
-    Since(Instant),
-    /// It was said what it waits for.
-    Over,
-}
-
-impl Patience {
-    /// It waits on. True if it is to be said now what it waits for, after so long; 0 is never.
-    pub(crate) fn is_over(&mut self, patience: Duration) -> bool {
-        match self {
-            Self::Fresh => *self = Self::Since(Instant::now()),
-            Self::Since(since) if !patience.is_zero() && since.elapsed() >= patience => {
-                *self = Self::Over;
-                return true;
-            }
-            Self::Since(_) | Self::Over => {}
-        }
-        false
-    }
-}
-
 /// Time between two looks at a caller that polls.
 const LOOK: Duration = Duration::from_millis(10);
 /// The most that one look counts: a caller that does not poll does not wait.

@@ -10,6 +10,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 
 use limic_records::Done;
+use limic_shm::bytes::Parts;
 use limic_shm::owner::region::{RegionTable, RegionTerms};
 use limic_shm::ring::Mapped;
 use limic_shm::segment::OwnSegment;
@@ -17,8 +18,7 @@ use limic_shm::world::Instant;
 
 use super::help::Help;
 use super::peer::inquiry::Inquiry;
-use crate::parts::Parts;
-use crate::raw::{Access, RawSliceMut, RegionId};
+use crate::raw::{Access, RawSliceMut, RegionId, part};
 use crate::{Error, Result};
 
 /// One region.
@@ -143,7 +143,7 @@ impl Regions {
 
     /// Bytes of a region, for its owner's plain copies.
     pub(crate) fn bytes(&mut self, id: RegionId, offset: u64, len: usize) -> Result<RawSliceMut> {
-        self.get(id)?.memory.part(offset, len)
+        part(&self.get(id)?.memory, offset, len)
     }
 
     /// Bytes that a peer asks for by key, or this endpoint as a peer would; with the region's

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::heap::HeapArenas;
+use limic_copy::Device;
+use limic_heap::HeapArenas;
+use limic_shm::owner::OwnSplits;
+
 use crate::engine::request::Slot;
-use crate::engine::splits::OwnSplits;
-use crate::kmod::Device;
 use crate::raw::RequestId;
 
 /// Bytes that a sender moves in long fragments, once it has waited so long that it yielded.
@@ -25,7 +26,7 @@ pub(crate) struct Transfers {
     /// Single copies.
     pub(crate) copies: VecDeque<Slot>,
     /// Where both ends say how far they are with copies of which each does a part.
-    pub(crate) splits: OwnSplits,
+    pub(crate) splits: OwnSplits<RequestId>,
     /// What peers know of the memory from which messages go without a copy by this side.
     pub(crate) heap: HeapArenas,
     /// Loans that went as ordinary messages, by request.
@@ -37,7 +38,7 @@ pub(crate) struct Transfers {
 }
 
 impl Transfers {
-    pub(crate) fn new(kmod: Device, splits: OwnSplits) -> Self {
+    pub(crate) fn new(kmod: Device, splits: OwnSplits<RequestId>) -> Self {
         Self {
             asked_by: VecDeque::new(),
             copies: VecDeque::new(),

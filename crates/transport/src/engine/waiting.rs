@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
-use limic_shm::idle::{Backoff, Step};
+use limic_shm::idle::{Backoff, Patience, Step};
 use limic_shm::world;
 
 use super::Engine;
 use super::contact::connections;
 use super::control::locality;
-use super::patience::{self, Awaited, Patience};
+use super::patience::{self, Awaited};
 use super::peer::sockets::TIMER;
 use super::progress::work;
 use crate::counters::Event;

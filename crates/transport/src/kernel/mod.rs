@@ -8,14 +8,13 @@
 //!    message by a probe, and so do receives that could otherwise overtake it;
 //! 3. `completion`: how it went shows in mapped memory, and becomes the outcome of the request.
 //!
-//! Beside that: the `group` in which ranks find each other, `peers`, `regions` for one-sided
+//! Beside that: `peers`, which are the ranks of a group of the module, `regions` for one-sided
 //! access, `loans`, `waiting`, `closing`. There is no shared segment and no socket: all that two
 //! endpoints have in common is the module.
 
 mod closing;
 mod completion;
 mod endpoint;
-mod group;
 mod loans;
 mod one_sided;
 mod peers;
@@ -29,11 +28,14 @@ mod waiting;
 
 use std::os::fd::OwnedFd;
 
-use limic_copy::{Access, CopyEngine, KmodPair, KmodPeer, LocalSlice, Messages, News, RemoteRange};
+use limic_bootstrap::launcher;
+use limic_copy::{
+    Access, CopyEngine, Group, KmodPair, KmodPeer, LocalSlice, Messages, News, RemoteRange,
+};
+use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 use limic_shm::process::Process;
 use rustix::event::epoll;
 
-use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::counters::{self, Counters, Recorder, Traffic};
 use crate::engine::matching::deaths::Deaths;
 use crate::engine::request::{OperationKind, Requests, Slot};
@@ -158,7 +160,12 @@ impl KernelEngine {
     /// Opens a session, joins the group, and exposes the list of regions.
     fn open(settings: Settings) -> Result<Self> {
         limic_shm::ring::instructions::choose(settings.copy().wanted());
-        let group = group::find(settings.kernel_group())?;
+        // Without a job, as under Hydra, which names none, it is the group of this user.
+        let (wanted, job) = (settings.kernel_group(), launcher::job());
+        let group = Group::named(wanted, &job.unwrap_or_default()).map_err(|wrong| {
+            let wanted = wanted.unwrap_or_default();
+            Error::Settings(format!("LIMIC_KERNEL_GROUP={wanted}: {wrong}"))
+        })?;
         let messages = Messages::open(SLOTS, UNEXPECTED, group)
             .map_err(|refused| Error::Settings(format!("the kernel module: {refused}")))?;
         let (pair, members) = messages.shared();

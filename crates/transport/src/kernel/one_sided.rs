@@ -155,7 +155,7 @@ impl KernelEngine {
         from: &[RawSlice],
     ) -> Result<Posted> {
         let slices = local(from);
-        let len = crate::buffer::total(from);
+        let len = limic_shm::bytes::total(from);
         self.access(peer, key, offset, len, Access::WRITE, |module, range| {
             // SAFETY: the caller's promise.
             unsafe {

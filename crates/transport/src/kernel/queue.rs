@@ -9,10 +9,10 @@
 use std::collections::VecDeque;
 
 use limic_copy::{Found, Wanted};
+use limic_shm::bytes::ReceiveBuffer;
 
 use super::receive::Offered;
 use super::{KernelEngine, Operation, Place};
-use crate::buffer::ReceiveBuffer;
 use crate::engine::request::Slot;
 use crate::error::Outcome;
 use crate::{Result, Selector, Tag};

@@ -2,9 +2,9 @@
 //! overtake one, wait in this process (`queue`).
 
 use limic_copy::{CallError, Found, LocalSliceMut, Messages, Posted as InModule, Wanted};
+use limic_shm::bytes::ReceiveBuffer;
 
 use super::{KernelEngine, Operation, Place, Receiving};
-use crate::buffer::ReceiveBuffer;
 use crate::engine::request::Slot;
 use crate::error::{Outcome, PeerFailure};
 use crate::raw::{ClaimId, Posted, RawSliceMut};

@@ -9,11 +9,11 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 
 use limic_copy::{Access as Reach, CopyEngine, LocalSlice, RemoteRange};
+use limic_shm::bytes::Parts;
 
 use super::KernelEngine;
 use super::region_directory::{DirectoryEntry, WORDS};
-use crate::parts::Parts;
-use crate::raw::{Access, RawSliceMut, RegionId};
+use crate::raw::{Access, RawSliceMut, RegionId, part};
 use crate::{Address, Error, Result};
 
 /// Regions of one endpoint, at most.
@@ -163,7 +163,7 @@ impl KernelEngine {
     fn own_bytes(&self, region: RegionId, offset: u64, len: usize) -> Result<*mut u8> {
         let own = self.regions.own.get(&region.0);
         let own = own.ok_or(Error::UnknownRequest)?;
-        Ok(own.memory.part(offset, len)?.start)
+        Ok(part(&own.memory, offset, len)?.start)
     }
 
     /// Copies out of an own region.

@@ -2,9 +2,9 @@
 
 use limic_copy::{CallError, Messages, Posted as InModule};
 use limic_policy::select;
+use limic_shm::bytes::{SendBuffer, total};
 
 use super::{KernelEngine, Operation, Place, Sending, local};
-use crate::buffer::{SendBuffer, total};
 use crate::error::Outcome;
 use crate::raw::{Posted, RawSlice, RequestId};
 use crate::{Error, Peer, Result, Status, Tag};

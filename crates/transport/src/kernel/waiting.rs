@@ -3,14 +3,14 @@
 use core::time::Duration;
 use std::os::fd::AsFd;
 
-use limic_shm::idle::{Backoff, Step};
+use limic_shm::idle::{Backoff, Patience, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{KernelEngine, Operation, Sending};
 use crate::Selector;
 use crate::counters::Event;
 use crate::engine::matching::posted::query;
-use crate::engine::patience::{self, Awaited, Patience};
+use crate::engine::patience::{self, Awaited};
 use crate::error::Outcome;
 use crate::raw::RequestId;
 

@@ -6,8 +6,9 @@ use core::time::Duration;
 use std::any::Any;
 use std::os::fd::BorrowedFd;
 
+use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
+
 use super::state::{Memory, State, Task};
-use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::counters::Counters;
 use crate::engine::protocol::loans::fetched;
 use crate::engine::request::Operation;
@@ -15,7 +16,7 @@ use crate::error::Outcome;
 use crate::raw::sealed::Sealed;
 use crate::raw::{
     Access, ClaimId, Loans, Messages, OneSided, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice,
-    RawSliceMut, RegionId, RequestId, Requests, Runtime, SendOptions,
+    RawSliceMut, RegionId, RequestId, Requests, Runtime, SendOptions, part,
 };
 use crate::{Address, Endpoint, Error, Peer, Result, Selector, Status, Tag};
 
@@ -189,13 +190,13 @@ impl OneSided for Loopback {
         })
     }
     fn region_read(&self, region: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
-        let part = self.state().memory[&region.0].0.part(offset, into.len())?;
+        let part = part(&self.state().memory[&region.0].0, offset, into.len())?;
         // SAFETY: within the region, which nobody else has.
         unsafe { core::ptr::copy_nonoverlapping(part.start, into.as_mut_ptr(), part.len) };
         Ok(())
     }
     fn region_write(&self, region: RegionId, offset: u64, from: &[u8]) -> Result<()> {
-        let part = self.state().memory[&region.0].0.part(offset, from.len())?;
+        let part = part(&self.state().memory[&region.0].0, offset, from.len())?;
         // SAFETY: as in `region_read`.
         unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), part.start, part.len) };
         Ok(())
@@ -219,7 +220,7 @@ impl OneSided for Loopback {
             .memory
             .get(&key)
             .ok_or(Error::UnknownRegion { peer })?;
-        let RawSliceMut { start, len } = memory.0.part(offset, into.len() as usize)?;
+        let RawSliceMut { start, len } = part(&memory.0, offset, into.len() as usize)?;
         // SAFETY: the region stays until it is revoked, which ends all copies.
         let from = unsafe { SendBuffer::new(&[RawSlice { start, len }]) };
         Ok(state.start(Task::Copy(from, into)))
@@ -238,7 +239,7 @@ impl OneSided for Loopback {
             .memory
             .get(&key)
             .ok_or(Error::UnknownRegion { peer })?;
-        let part = memory.0.part(offset, from.len() as usize)?;
+        let part = part(&memory.0, offset, from.len() as usize)?;
         // SAFETY: the region stays until it is revoked, which ends all copies.
         let into = unsafe { ReceiveBuffer::new(&[part]) };
         Ok(state.start(Task::Copy(from, into)))

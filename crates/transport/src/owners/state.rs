@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use crate::buffer::{ReceiveBuffer, SendBuffer};
+use limic_shm::bytes::{Parts, ReceiveBuffer, SendBuffer};
+
 use crate::engine::envelope::{Envelope, Told};
 use crate::engine::request::{Operation, Requests as Table, Slot, sent};
-use crate::parts::Parts;
 use crate::raw::{Posted, RequestId};
 use crate::{Selector, Status, Tag};
 

@@ -1,5 +1,9 @@
 //! Regions: their names, and what peers may do with them.
 
+use limic_shm::bytes::{Parts, RawSliceMut};
+
+use crate::{Error, Result};
+
 /// Names a region that an endpoint exposed, for itself, as long as it is exposed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegionId(pub u64);
@@ -44,4 +48,17 @@ impl Access {
     pub(crate) fn contains(self, other: Self) -> bool {
         (self.read || !other.read) && (self.write || !other.write)
     }
+}
+
+/// Some bytes of a region.
+///
+/// # Errors
+/// [`Error::OutOfRegion`].
+pub(crate) fn part(memory: &Parts, offset: u64, len: usize) -> Result<RawSliceMut> {
+    let (len, region) = (len as u64, memory.len());
+    memory.get(offset, len).ok_or(Error::OutOfRegion {
+        offset,
+        len,
+        region,
+    })
 }

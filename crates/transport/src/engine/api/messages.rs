@@ -1,6 +1,7 @@
 //! Sends, receives and probes.
 
-use crate::buffer::ReceiveBuffer;
+use limic_shm::bytes::ReceiveBuffer;
+
 use crate::engine::Engine;
 use crate::engine::bypass::receive::{self as receive_bypass, Bypass, Round};
 use crate::engine::contact::connections;

@@ -4,11 +4,11 @@
 use limic_policy::select::LONGEST_RECYCLED;
 use limic_pools::staging::BufferDescriptor;
 use limic_records as frame;
+use limic_shm::bytes::{ReceiveBuffer, Source, word_at, words};
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 use limic_shm::segment::STAGING_PAGE;
 
-use crate::buffer::{ReceiveBuffer, Source, word_at, words};
 use crate::engine::cx::Cx;
 use crate::engine::progress::rings;
 use crate::engine::protocol::staged;

@@ -6,12 +6,12 @@
 //! everything that could have changed them.
 
 use limic_records as frame;
+use limic_shm::bytes::ReceiveBuffer;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 
 use super::fragments;
 use crate::Selector;
-use crate::buffer::ReceiveBuffer;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::progress::dispatch;

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 
+use limic_copy::RemoteProcess;
 use limic_policy::select::{self, LONGEST_EAGER};
 use limic_policy::{Capabilities, INLINE_CAPACITY, Path};
 use limic_pools::arena::PeerArenas;
@@ -20,7 +21,6 @@ use crate::engine::peer::copies::SingleCopy;
 use crate::engine::peer::greeting::{Greeting, Pending};
 use crate::engine::peer::pair::{MappedPeer, Met, ShmPair};
 use crate::engine::peer::table::{Channel, PeerState};
-use crate::single_copy::RemoteProcess;
 
 /// Why the segment of a peer is not mapped.
 pub(crate) struct Unmapped {
@@ -96,7 +96,7 @@ pub(crate) fn attach(cx: &mut Cx, peer: u32, index: u32, greeting: &Greeting, ma
     let (copies, capabilities) = single_copy(cx, peer, index, greeting);
     let counts = counting::assign_row(cx, peer);
     cx.counters.event(Event::Attached);
-    let same_process = greeting.process == crate::same_process::identity();
+    let same_process = greeting.process == limic_copy::same_process::identity();
     let ring_bytes = mapped.segment.shape().ring_bytes;
     let longest_record = select::longest_record(ring_bytes, cx.staging.buffer_bytes);
     let pair = ShmPair::new(Met {
@@ -161,7 +161,7 @@ fn single_copy(
         tracing::debug!("kmod to peer {peer}: {why}");
         capabilities.demote(Path::Kmod);
     }
-    let same_process = greeting.process == crate::same_process::identity();
+    let same_process = greeting.process == limic_copy::same_process::identity();
     if !same_process {
         capabilities.demote(Path::SameProcess);
     }

@@ -97,7 +97,7 @@ fn fail_operations(cx: &mut Cx, number: u32, why: &PeerFailure, died: bool) {
         cx.requests.complete(slot, Err(error.clone()));
     }
     // Its connections are closed by now: it finds out when it looks at them.
-    cx.memory.count_given_up();
+    cx.memory.status.count_given_up();
     forget_offers(cx, number, why);
     for slot in cx.requests.slots() {
         let concerned = match cx.requests.get(slot) {
@@ -138,7 +138,7 @@ fn fail_operation(cx: &mut Cx, slot: u32, error: &Error) {
             regions::end_access(cx, fragments.region, to);
         }
         // The pair is gone already, so it cannot be asked whether it was in this process.
-        crate::same_process::leave(cx.identity.address.id, id.0);
+        limic_copy::same_process::leave(cx.identity.address.id, id.0);
     }
     cx.requests.complete(slot, Err(error.clone()));
 }

@@ -39,7 +39,7 @@ pub(crate) fn greeting(cx: &Cx, kind: u32, to: u32) -> Greeting {
         secret,
         address: cx.identity.address,
         number: to,
-        process: crate::same_process::identity(),
+        process: limic_copy::same_process::identity(),
         probe: cx.identity.probe.data(),
         place: cx.identity.place.place(),
         epoch: cx.memory.segment.epoch(),

@@ -37,7 +37,7 @@ fn tell(cx: &mut Cx, over_budget: bool) {
     for peer in cx.fabric.tell_over_budget(over_budget) {
         outbox::control(cx, peer, Update::OverBudget(over_budget).encode());
     }
-    cx.memory.tell_over_budget(over_budget);
+    cx.memory.status.tell_over_budget(over_budget);
 }
 
 /// A peer whose message was kept beyond the cap waits with the next ones, if it is over its share

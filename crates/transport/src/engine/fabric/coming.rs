@@ -1,9 +1,9 @@
 //! Long records go out of the application's memory, and come into it.
 
 use limic_fabric::{Form, MOST_STRETCHES, Stretch};
+use limic_shm::bytes::{SendBuffer, Sink};
 
 use super::{FabricChannel, Link};
-use crate::buffer::{SendBuffer, Sink};
 use crate::engine::request::Destination;
 
 /// What a long record is that has begun to come. The network knows how much of it is missing.

@@ -2,10 +2,10 @@
 
 use limic_fabric::{Form, Limits, RemoteRange};
 use limic_records::{ControlRecord, Offer};
+use limic_shm::bytes::{PrivateBytes, put_words};
 
 use super::{FabricChannel, Link};
 use crate::RequestId;
-use crate::buffer::{PrivateBytes, put_words};
 use crate::raw::{RawSlice, RawSliceMut};
 
 impl FabricChannel {

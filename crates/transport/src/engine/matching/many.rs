@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 
 use limic_matching::Selector as Query;
+use limic_shm::bytes::SingleSlice;
 
 use super::Matching;
 use super::posted::no_memory;
-use crate::buffer::SingleSlice;
 use crate::engine::request::{Requests, Slot};
 use crate::raw::{Posted, RequestId, Taken};
 use crate::{Peer, Result};

@@ -6,9 +6,9 @@
 //! receives that are posted until that queue is empty again, so that no receive moves twice.
 
 use limic_matching::{Full, PostedId, Selector as Query, Source as From};
+use limic_shm::bytes::{ReceiveBuffer, SingleSlice};
 
 use super::{Liveness, Matching};
-use crate::buffer::{ReceiveBuffer, SingleSlice};
 use crate::engine::request::{Requests, Slot};
 use crate::raw::RequestId;
 use crate::{Error, Result, Selector};

@@ -1,24 +1,22 @@
 //! Single copy between this endpoint and one peer: what can be read or written without the other
 //! side.
 
+use limic_copy::{Device, DevicePair, Exposed, Failed, RemoteProcess, RemoteRange};
 use limic_policy::Path;
-
-use crate::buffer::{ReceiveBuffer, SendBuffer};
-use crate::kmod::{Device, Exposed, KmodPair};
-use crate::single_copy::{Failed, RemoteBytes, RemoteProcess};
+use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 
 /// The backends of a pair.
 pub(crate) struct SingleCopy {
     /// Cross-memory attach.
     cma: RemoteProcess,
     /// The kernel module.
-    kmod: KmodPair,
+    kmod: DevicePair,
     /// The peer is in this process.
     same_process: bool,
 }
 
 impl SingleCopy {
-    pub(crate) fn new(cma: RemoteProcess, kmod: KmodPair, same_process: bool) -> Self {
+    pub(crate) fn new(cma: RemoteProcess, kmod: DevicePair, same_process: bool) -> Self {
         Self {
             cma,
             kmod,
@@ -35,7 +33,7 @@ impl SingleCopy {
     pub(crate) fn read(
         &self,
         path: Path,
-        remote: RemoteBytes,
+        remote: RemoteRange,
         into: &ReceiveBuffer,
         at: u64,
         most: u64,
@@ -44,14 +42,14 @@ impl SingleCopy {
             self.kmod.read(remote.key, into, remote.len, at, most)
         } else {
             self.cma
-                .read(RemoteBytes { key: 0, ..remote }, into, at, most)
+                .read(RemoteRange { key: 0, ..remote }, into, at, most)
         }
     }
 
     /// Writes up to `most` bytes from byte `at` on.
     pub(crate) fn write(
         &self,
-        remote: RemoteBytes,
+        remote: RemoteRange,
         from: &SendBuffer,
         at: u64,
         most: u64,

@@ -2,12 +2,12 @@
 
 use std::os::fd::OwnedFd;
 
+use limic_copy::ProbeData;
 use limic_shm::world::Instant;
 use limic_topology::Place;
 
 use super::pair::MappedPeer;
 use crate::address::{ADDRESS_LEN, Address};
-use crate::single_copy::ProbeData;
 
 /// Version of everything that two endpoints must agree on: this greeting, the hello over networks,
 /// and the records. The layout of the segment has a version of its own.

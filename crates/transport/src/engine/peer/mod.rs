@@ -2,7 +2,6 @@
 //!
 //! - `table`: all peers; `entry`: one of them, and how it is reached;
 //! - `pair`: a peer that shares memory with this endpoint; `copies`: single copy between the two;
-//!   `latency`: how long a cache line takes from one to the other;
 //! - `notes`: what progress is to do about peers; `contacts`: who made the first contact;
 //! - `sockets`: connections to peers, and what of them is `paused`; `greeting`: what two endpoints
 //!   say when they meet; `inquiry`: a question to a peer that seems to hold something up;
@@ -13,7 +12,6 @@ pub(crate) mod copies;
 mod entry;
 pub(crate) mod greeting;
 pub(crate) mod inquiry;
-pub(crate) mod latency;
 pub(crate) mod notes;
 pub(crate) mod pair;
 pub(crate) mod quarantine;

@@ -3,29 +3,26 @@
 
 use core::cell::Cell;
 
+use limic_heap::place_of;
 use limic_policy::autotune::Autotuner;
 use limic_policy::select::{Routes, SendState};
 use limic_policy::slow_receiver::SlowReceiver;
-use limic_policy::{Capabilities, ReceiverPace};
+use limic_policy::{Capabilities, LatencyProbe, ReceiverPace};
 use limic_pools::arena::PeerArenas;
 use limic_pools::staging::{StagingPair, StagingPool, bytes_of_pages};
 use limic_shm::control::PeerDoorbell;
-use limic_shm::owner::Words;
 use limic_shm::owner::region::{PeerAccess, PeerRegionTable};
+use limic_shm::owner::split::PeerSplits;
+use limic_shm::owner::status::PeerStatus;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::wakeup::Waker;
 use limic_shm::ring::{Mapped, PackedFlags, ReleaseFlags};
 use limic_shm::segment::{PeerSegment, ReadOnly};
-use limic_shm::sync::{Ordering, fence};
 use limic_topology::{Locality, Place};
 
 use super::copies::SingleCopy;
-use super::latency::LatencyProbe;
-use crate::engine::heap::place_of;
-use crate::engine::memory::{GIVEN_UP, OVER_BUDGET};
 use crate::engine::outbound::Outbound;
 use crate::engine::request::EagerAssembly;
-use crate::engine::splits::{self, PeerSplits};
 use crate::raw::RawSlice;
 
 /// Regions of one peer that are found again at once.
@@ -38,9 +35,9 @@ pub(crate) struct ShmPair {
     pub(crate) arenas: PeerArenas,
     pub(crate) copies: SingleCopy,
     pub(crate) segment: PeerSegment,
-    pub(crate) status: PeerStatus,
+    pub(crate) status: PeerStatus<ReadOnly>,
     pub(crate) regions: PeerRegions,
-    pub(crate) splits: PeerSplits,
+    pub(crate) splits: PeerSplits<ReadOnly>,
     pub(crate) routes: Routes,
     pub(crate) nearness: Nearness,
     pub(crate) pace: Pace,
@@ -67,47 +64,6 @@ pub(crate) struct Pace {
     pub(crate) peer: ReceiverPace,
     /// How this endpoint keeps up with the peer.
     pub(crate) own: SlowReceiver,
-}
-
-/// What the peer says of itself on a line of its own. The line stays in this core's cache while
-/// nothing changes.
-pub(crate) struct PeerStatus {
-    line: ReadOnly,
-    /// Peers that it had given up when this endpoint was last known to be none of them.
-    others_given_up: u64,
-}
-
-impl PeerStatus {
-    fn new(line: ReadOnly) -> Self {
-        // If that is wrong, the first look finds out.
-        let others_given_up = 0;
-        Self {
-            line,
-            others_given_up,
-        }
-    }
-
-    /// Whether the peer holds too many unexpected bytes.
-    #[inline(always)]
-    fn is_over_budget(&self) -> bool {
-        self.line.load(OVER_BUDGET) != 0
-    }
-
-    /// How many peers it has given up, if that has changed since this endpoint was last known to be
-    /// none of them. Then this endpoint may be one, and what it has read out of the peer's buffers
-    /// may be what their owner wrote there later. Pairs with [`OwnMemory::count_given_up`].
-    ///
-    /// [`OwnMemory::count_given_up`]: super::super::memory::OwnMemory::count_given_up
-    pub(crate) fn given_up(&self) -> Option<u64> {
-        fence(Ordering::Acquire);
-        let given_up = self.line.load(GIVEN_UP);
-        (given_up != self.others_given_up).then_some(given_up)
-    }
-
-    /// This endpoint was none of those.
-    pub(crate) fn others_were_given_up(&mut self, count: u64) {
-        self.others_given_up = count;
-    }
 }
 
 /// The regions that a peer has exposed.
@@ -163,7 +119,12 @@ impl ShmPair {
             copies: met.copies,
             status: PeerStatus::new(segment.status()),
             regions: PeerRegions::new(&segment),
-            splits: splits::of_peer(&segment, met.my_number),
+            splits: PeerSplits::new(
+                segment.split_in(),
+                segment.split_out(),
+                segment.shape().split_copies,
+                met.my_number,
+            ),
             segment,
             routes: Routes::default(),
             nearness: Nearness {

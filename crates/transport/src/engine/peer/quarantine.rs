@@ -11,10 +11,10 @@
 
 use limic_shm::control::Process;
 use limic_shm::owner::region::PeerAccess;
+use limic_shm::owner::split::PeerSplits;
 use limic_shm::segment::ReadOnly;
 
 use crate::Error;
-use crate::engine::splits::PeerSplits;
 use crate::raw::RequestId;
 
 /// Peers whose processes are looked at in one visit: each look is a system call.
@@ -31,7 +31,7 @@ pub(crate) struct Quarantined {
     /// Where it says which region it accesses.
     access: Option<PeerAccess<ReadOnly>>,
     /// What it says of split copies.
-    splits: Option<PeerSplits>,
+    splits: Option<PeerSplits<ReadOnly>>,
     /// Receives into which it was writing: request, serial number, and how they end.
     pub(crate) written: Vec<(RequestId, u64, Error)>,
 }
@@ -133,7 +133,7 @@ impl Quarantine {
         &mut self,
         peer: u32,
         access: PeerAccess<ReadOnly>,
-        splits: PeerSplits,
+        splits: PeerSplits<ReadOnly>,
     ) {
         if let Some(known) = self.find(peer) {
             known.access = Some(access);

@@ -13,13 +13,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use limic_shm::control::{
     Channel, ControlError, Doorbell, Event, EventSet, Listener, PidfdError, Trigger,
 };
+use limic_shm::idle::TimeShare;
 use limic_shm::world::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, geteuid, getrlimit};
 
 use self::visits::{AT_ONCE, PARTS};
 use super::greeting::Pending;
-use crate::engine::time_share::TimeShare;
 use crate::{Error, Result};
 
 /// Calls that read one connection, one inside of the other: what a message says may lead to a look

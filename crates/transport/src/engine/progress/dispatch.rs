@@ -1,8 +1,8 @@
 //! A record that has come goes to the protocol that it concerns.
 
 use limic_records::{Frame, Update, Violation};
+use limic_shm::bytes::Source;
 
-use crate::buffer::Source;
 use crate::engine::contact::arenas;
 use crate::engine::control::{line_latency, locality, pace};
 use crate::engine::cx::Cx;

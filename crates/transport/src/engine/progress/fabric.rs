@@ -1,7 +1,8 @@
 //! What comes over the fabric.
 
+use limic_shm::bytes::Source;
+
 use super::dispatch;
-use crate::buffer::Source;
 use crate::engine::contact::{fabric as contact, failure};
 use crate::engine::cx::Cx;
 use crate::engine::fabric::{Happened, Inbox};

@@ -3,17 +3,18 @@
 use core::time::Duration;
 
 use limic_records as frame;
+use limic_shm::bytes::Source;
+use limic_shm::idle::Patience;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 use limic_shm::ring::shared::{Peek, SharedConsumer};
 
-use crate::buffer::Source;
 use crate::counters::Event;
 use crate::engine::contact::connections;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
-use crate::engine::patience::{self, Patience};
+use crate::engine::patience;
 use crate::engine::peer::inquiry::Inquiry;
 use crate::engine::progress::apart::LOOKS;
 use crate::engine::progress::dispatch;

@@ -7,9 +7,9 @@ use limic_policy::Path;
 use limic_policy::slow_receiver::LONG;
 use limic_pools::arena::{ArenaMessage, LoanHold};
 use limic_records::{self as frame, ControlRecord, Violation};
+use limic_shm::bytes::{ReceiveBuffer, append};
 use limic_shm::control::Sent;
 
-use crate::buffer::{ReceiveBuffer, append};
 use crate::engine::control::{counting, pace};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::{Envelope, Told};

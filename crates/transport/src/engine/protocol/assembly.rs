@@ -5,8 +5,8 @@ use limic_policy::select::{LONGEST_EAGER, LONGEST_RECYCLED};
 use limic_policy::slow_receiver::LONG;
 use limic_pools::staging::BufferDescriptor;
 use limic_records::{Transfer, Violation};
+use limic_shm::bytes::{ReceiveBuffer, Source};
 
-use crate::buffer::{ReceiveBuffer, Source};
 use crate::engine::control::{budget, counting, line_latency, pace};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;

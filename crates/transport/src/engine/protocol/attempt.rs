@@ -2,9 +2,9 @@
 
 use limic_policy::Path;
 use limic_policy::select::SendPlan;
+use limic_shm::bytes::total;
 use limic_shm::ring::line::INLINE_PAYLOAD;
 
-use crate::buffer::total;
 use crate::engine::cx::Cx;
 use crate::engine::peer::pair::PairState;
 use crate::engine::peer::table::{Channel, PeerState};

@@ -4,8 +4,8 @@ use limic_policy::Path;
 use limic_policy::select::SendPlan;
 use limic_pools::staging::{StagingPool, Target};
 use limic_records as frame;
+use limic_shm::bytes::gather;
 
-use crate::buffer::gather;
 use crate::engine::peer::pair::ShmPair;
 use crate::engine::protocol::attempt::Message;
 

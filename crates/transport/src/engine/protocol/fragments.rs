@@ -14,9 +14,9 @@ use limic_policy::Path;
 use limic_policy::select::fragments;
 use limic_pools::staging::StagingPool;
 use limic_records as frame;
+use limic_shm::bytes::gather_part;
 use limic_shm::segment::STAGING_PAGE;
 
-use crate::buffer::gather_part;
 use crate::engine::cx::Cx;
 use crate::engine::outbound::InlineFragment;
 use crate::engine::peer::pair::ShmPair;

@@ -2,9 +2,9 @@
 
 use limic_policy::{Path, select};
 use limic_records as frame;
+use limic_shm::bytes::ReceiveBuffer;
 use limic_shm::segment::LOAN_FLAGS;
 
-use crate::buffer::ReceiveBuffer;
 use crate::engine::control::{budget, counting, pace};
 use crate::engine::cx::Cx;
 use crate::engine::matching::posted::query;

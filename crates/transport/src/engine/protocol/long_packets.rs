@@ -8,8 +8,8 @@ use core::mem::MaybeUninit;
 use limic_fabric::Form;
 use limic_policy::Path;
 use limic_records::{self as frame, Frame, Transfer, Violation};
+use limic_shm::bytes::Source;
 
-use crate::buffer::Source;
 use crate::engine::cx::Cx;
 use crate::engine::fabric::{Coming, Link};
 use crate::engine::matching::unexpected_store::UnexpectedStore;

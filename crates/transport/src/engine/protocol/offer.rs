@@ -1,16 +1,15 @@
 //! A long message is offered to its receiver, who says how the bytes go.
 
+use limic_copy::{Exposed, address_of};
+use limic_heap::HeapPlace;
 use limic_records::{self as frame, Offer};
+use limic_shm::bytes::SendBuffer;
 
-use crate::buffer::SendBuffer;
 use crate::engine::cx::Cx;
-use crate::engine::heap::HeapPlace;
 use crate::engine::peer::table::Channel;
 use crate::engine::protocol::{arena_message, packets};
 use crate::engine::request::{SendStage, Sending, Slot};
-use crate::kmod::Exposed;
 use crate::raw::RequestId;
-use crate::single_copy::address_of;
 
 /// What a receiver is told of a send that is offered, but for where its bytes lie.
 pub(super) fn offer_of(sending: &Sending, send: RequestId) -> Offer {
@@ -60,7 +59,7 @@ pub(crate) fn push_offer(cx: &mut Cx, to: u32, slot: Slot) -> bool {
     if same_process {
         // SAFETY: the same bytes; the entry goes before the operation ends (`end_send`).
         let second = unsafe { SendBuffer::new(sending.data.slices()) };
-        crate::same_process::enter(cx.identity.address.id, id.0, second);
+        limic_copy::same_process::enter(cx.identity.address.id, id.0, second);
     }
     true
 }

@@ -3,8 +3,8 @@
 use limic_policy::Path;
 use limic_policy::select::network::{self, NetworkPlan};
 use limic_records::{self as frame, ControlRecord, OFFSET_BYTES, Offer};
+use limic_shm::bytes::{SendBuffer, Sink, Skip, gather, gather_behind, put_words};
 
-use crate::buffer::{SendBuffer, Sink, Skip, gather, gather_behind, put_words};
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::fabric::Link;

@@ -3,8 +3,8 @@
 use limic_policy::Path;
 use limic_pools::staging::BufferDescriptor;
 use limic_records::{Offer, Violation};
+use limic_shm::bytes::{ReceiveBuffer, SingleSlice, Source};
 
-use crate::buffer::{ReceiveBuffer, SingleSlice, Source};
 use crate::engine::control::{budget, counting, pace};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::{Envelope, Told};

@@ -1,8 +1,8 @@
 //! Where bytes go of a message that comes in parts: in fragments, or as a long record of a network.
 
 use limic_records::Violation;
+use limic_shm::bytes::{ReceiveBuffer, Source, append};
 
-use crate::buffer::{ReceiveBuffer, Source, append};
 use crate::engine::control::budget;
 use crate::engine::cx::Cx;
 use crate::engine::matching::unexpected_store::UnexpectedStore;

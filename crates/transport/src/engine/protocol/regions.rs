@@ -6,9 +6,9 @@ use core::time::Duration;
 
 use limic_policy::Path;
 use limic_records::{Done, RegionAccess};
+use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 
 use super::{fragments, rendezvous, rma};
-use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;

@@ -4,6 +4,7 @@
 //! was matched already, so several long messages of a pair may move at the same time and in any
 //! order.
 
+use limic_copy::address_of_room;
 use limic_policy::Path;
 use limic_policy::autotune::Candidate;
 use limic_policy::select::{self, Offered};
@@ -19,7 +20,6 @@ use crate::engine::peer::table::Channel;
 use crate::engine::protocol::{fragments, packets, regions, rma, send, split_copy, unexpected};
 use crate::engine::request::{Fragments, Incoming, ReceiveStage, SendStage, Slot};
 use crate::raw::RequestId;
-use crate::single_copy::address_of_room;
 
 /// Matches an offer with a receive and starts the transfer.
 pub(crate) fn accept(cx: &mut Cx, slot: Slot, envelope: Envelope, offer: &Offer) {
@@ -77,7 +77,7 @@ fn copy_in_process(cx: &mut Cx, slot: Slot, offer: &Offer, incoming: &Incoming) 
     let peer = cx.peers.get(incoming.from());
     let peer_id = peer.map_or(0, |peer| peer.address.id);
     cx.requests.receiving(slot).is_some_and(|receiving| {
-        crate::same_process::copy(peer_id, offer.send, &receiving.into, incoming.wanted)
+        limic_copy::same_process::copy(peer_id, offer.send, &receiving.into, incoming.wanted)
     })
 }
 

@@ -6,11 +6,12 @@
 //! The word of the accessor, and the owner's table, are each written by one endpoint alone: nobody
 //! else can send a copy elsewhere, or hide one.
 
+use limic_copy::{Failed, RemoteRange};
 use limic_policy::{Path, select};
 use limic_records::{self as frame, Done, RegionAccess};
+use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 use limic_shm::owner::region::RegionTerms;
 
-use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::outbox;
@@ -19,7 +20,6 @@ use crate::engine::peer::table::BacklogEntry;
 use crate::engine::protocol::{receive, regions, rendezvous, send};
 use crate::engine::request::{Operation, ReceiveStage, Receiving, SendStage, Sending, sent};
 use crate::raw::{Access, Posted, RawSlice, RawSliceMut};
-use crate::single_copy::{Failed, RemoteBytes};
 use crate::{Error, Peer, Result};
 
 /// Starts a one-sided read.
@@ -137,7 +137,7 @@ fn access(
     number: u32,
     key: u64,
     (offset, len, access): (u64, u64, Access),
-    copy: impl FnOnce(&ShmPair, RemoteBytes) -> Result<u64, Failed>,
+    copy: impl FnOnce(&ShmPair, RemoteRange) -> Result<u64, Failed>,
 ) -> Result<bool> {
     let Some(pair) = cx.peers.pair(number) else {
         return Ok(false);
@@ -167,7 +167,7 @@ fn access(
         }
         Some(region) => {
             let address = region.address.wrapping_add(offset);
-            let remote = RemoteBytes {
+            let remote = RemoteRange {
                 address: address.wrapping_sub(region.origin),
                 key: 0,
                 len,

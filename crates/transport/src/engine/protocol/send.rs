@@ -2,9 +2,9 @@
 
 use limic_policy::Path;
 use limic_records::{PUT, RegionAccess};
+use limic_shm::bytes::SendBuffer;
 
 use crate::Result;
-use crate::buffer::SendBuffer;
 use crate::counters::Event;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
@@ -169,7 +169,7 @@ pub(crate) fn end_send(cx: &mut Cx, slot: Slot, outcome: Outcome) {
     if let Some(sending) = cx.requests.sending(slot) {
         let pair = cx.peers.pair(sending.to);
         if pair.is_some_and(|pair| pair.copies.is_same_process()) {
-            crate::same_process::leave(cx.identity.address.id, id.0);
+            limic_copy::same_process::leave(cx.identity.address.id, id.0);
         }
     }
     cx.requests.complete(slot, outcome);

@@ -8,8 +8,8 @@
 use limic_policy::Path;
 use limic_policy::slow_receiver::LONG;
 use limic_records as frame;
+use limic_shm::bytes::gather;
 
-use crate::buffer::gather;
 use crate::counters::Event;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;

@@ -3,13 +3,13 @@
 //! Each visit copies a bounded part, so that an endpoint that moves gigabytes still answers
 //! others.
 
+use limic_copy::RemoteRange;
 use limic_policy::Path;
+use limic_shm::bytes::Skip;
 
-use crate::buffer::Skip;
 use crate::engine::cx::Cx;
 use crate::engine::protocol::{arena_message, rendezvous, split_copy};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
-use crate::single_copy::RemoteBytes;
 
 /// Bytes per visit.
 pub(crate) const COPY_STEP: u64 = 2 << 20;
@@ -53,7 +53,7 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
         return true;
     };
     let (into, got) = (&receiving.into, incoming.got);
-    let remote = RemoteBytes {
+    let remote = RemoteRange {
         address: incoming.address,
         key: incoming.key,
         len: incoming.wanted,

@@ -13,7 +13,7 @@ use crate::engine::control::autotune;
 use crate::engine::outbox;
 use crate::engine::protocol::rendezvous;
 
-use limic_copy::SplitCopy;
+use limic_copy::{RemoteRange, SplitCopy, address_of_room};
 use limic_policy::Path;
 use limic_records::{ClearToSend, Done, SplitRequest, Violation};
 use limic_shm::owner::split::SplitTerms;
@@ -22,7 +22,6 @@ use crate::engine::cx::Cx;
 use crate::engine::request::operation::{SplitRead, SplitWrite};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
 use crate::raw::RequestId;
-use crate::single_copy::{RemoteBytes, address_of_room};
 
 /// Bytes of a block: long enough to make a system call worth it, short enough to meet in the
 /// middle. Both sides compute it from the length of the message: four blocks of a short one, so
@@ -158,7 +157,7 @@ pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
         .splits
         .incoming
         .claim(split.line, split.own_blocks + 1);
-    let remote = RemoteBytes {
+    let remote = RemoteRange {
         address: incoming.address,
         key: incoming.key,
         len: split.total,
@@ -209,7 +208,7 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
         // If it shows the copy now, the receiver will see the claim before it gives the buffer
         // back.
         let written = pair.splits.shows(split.asked, split.serial).then(|| {
-            let remote = RemoteBytes {
+            let remote = RemoteRange {
                 address: split.address,
                 key: 0,
                 len: split.total,

@@ -2,8 +2,8 @@
 
 use limic_pools::staging::{BufferDescriptor, buffer_window};
 use limic_records::Violation;
+use limic_shm::bytes::{ReceiveBuffer, Window};
 
-use crate::buffer::{ReceiveBuffer, Window};
 use crate::engine::cx::Cx;
 
 const OUTSIDE: Violation = "a buffer outside of the staging pool";

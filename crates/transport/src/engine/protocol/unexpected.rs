@@ -1,8 +1,8 @@
 //! A message that finds no receive is kept, and its sender learns what that means for it.
 
 use limic_records::Violation;
+use limic_shm::bytes::{Source, append};
 
-use crate::buffer::{Source, append};
 use crate::engine::control::{budget, pace};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;

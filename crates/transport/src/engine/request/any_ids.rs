@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
+use limic_shm::bytes::SingleSlice;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::buffer::SingleSlice;
 use crate::engine::envelope::Envelope;
 
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,10 @@
 use std::any::Any;
 
 use limic_matching::PostedId;
+use limic_shm::bytes::{ReceiveBuffer, SingleSlice};
 
 use super::operation::{Operation, ReceiveStage, Receiving};
 use super::posted_fifo::FifoReceive;
-use crate::buffer::{ReceiveBuffer, SingleSlice};
 use crate::{Error, Status};
 
 /// What an entry is now.

@@ -19,12 +19,12 @@ mod owners;
 pub(crate) mod posted_fifo;
 
 use limic_matching::PostedId;
+use limic_shm::bytes::{ReceiveBuffer, Source};
 use limic_shm::world::FIRST_GENERATION;
 
 pub(crate) use self::entry::OperationKind;
 use self::entry::{ColdEntry, Entry, OnCompletion, State, copy_by_words};
 use self::posted_fifo::PostedFifo;
-use crate::buffer::{ReceiveBuffer, Source};
 use crate::engine_cell::Freed;
 use crate::error::Outcome;
 use crate::raw::RequestId;

@@ -1,13 +1,13 @@
 //! What can be under way, and where it stands.
 
+use limic_copy::Exposed;
 use limic_matching::PostedId;
 use limic_policy::Path;
 use limic_records::Offer;
+use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 
-use crate::buffer::{ReceiveBuffer, SendBuffer};
 use crate::engine::envelope::{Envelope, Told};
 use crate::error::Outcome;
-use crate::kmod::Exposed;
 use crate::raw::RequestId;
 use crate::{Peer, Status, Tag};
 

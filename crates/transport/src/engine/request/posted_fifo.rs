@@ -7,9 +7,9 @@
 //! the posted queue.
 
 use limic_matching::{PostedId, Selector, Source as From};
+use limic_shm::bytes::{SingleSlice, Source};
 
 use super::{NONE, OnCompletion, OperationKind, Requests, Slot, State, request_id};
-use crate::buffer::{SingleSlice, Source};
 use crate::engine::envelope::{Envelope, Told};
 use crate::raw::RequestId;
 

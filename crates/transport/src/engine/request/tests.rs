@@ -1,7 +1,8 @@
 //! Ids, the completion list, abandoned operations, and the posted fifo.
 
+use limic_shm::bytes::SingleSlice;
+
 use super::*;
-use crate::buffer::SingleSlice;
 use crate::engine::envelope::Envelope;
 use crate::{Peer, Tag};
 

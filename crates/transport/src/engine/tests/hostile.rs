@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use limic_policy::{Path, PathSet};
 use limic_records::{self as frame, ControlRecord};
+use limic_shm::bytes::ReceiveBuffer;
 use limic_shm::control::{Channel, Sent};
 use limic_shm::owner::split::SplitTerms;
 
@@ -13,7 +14,6 @@ use super::{
     accessed_region, attach_both, claimer, known, open, open_with, post, send, start_revoke, tags,
     thread_time, turn, until,
 };
-use crate::buffer::ReceiveBuffer;
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::contact::{arenas, connections};

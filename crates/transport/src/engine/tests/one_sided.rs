@@ -2,15 +2,16 @@
 
 use core::time::Duration;
 
+use limic_copy::RemoteRange;
 use limic_policy::{Path, PathSet};
 use limic_records::{self as frame, RegionAccess};
+use limic_shm::bytes::ReceiveBuffer;
 use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
 use super::{
     Log, attach_both, open, open_with, send, start_revoke, tags, thread_time, turn, until,
 };
-use crate::buffer::ReceiveBuffer;
 use crate::engine::Engine;
 use crate::engine::contact::failure::fail_peer;
 use crate::engine::matching::Liveness;
@@ -18,7 +19,6 @@ use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
-use crate::single_copy::RemoteBytes;
 use crate::{Endpoint, Error, HybridEndpoint, Peer, Settings};
 
 const LEN: usize = 200_000;
@@ -48,7 +48,7 @@ fn the_memory_of_a_peer_is_not_read_where_the_settings_forbid_it() {
     let (data, mut room) = ([7_u8; 64], [0_u8; 64]);
     // SAFETY: the room outlives the buffer.
     let into = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(&mut room[..])]) };
-    let remote = RemoteBytes {
+    let remote = RemoteRange {
         address: data.as_ptr().expose_provenance() as u64,
         key: 0,
         len: 64,

@@ -2,9 +2,9 @@
 
 use limic_policy::select::LONGEST_EAGER;
 use limic_records::{self as frame, ControlRecord};
+use limic_shm::bytes::ReceiveBuffer;
 
 use super::{attach_both, open, open_fragmenting, post, tags, turn};
-use crate::buffer::ReceiveBuffer;
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::bypass::receive::Bypass;

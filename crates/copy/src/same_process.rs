@@ -10,7 +10,7 @@ use std::sync::{Arc, MutexGuard};
 
 use limic_shm::process::{LockHere, Process, ValueHere};
 
-use crate::buffer::{ReceiveBuffer, SendBuffer};
+use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 
 type Entry = Arc<LockHere<Option<SendBuffer>>>;
 /// Endpoint id and request.
@@ -23,18 +23,18 @@ fn table() -> MutexGuard<'static, HashMap<Key, Entry>> {
 }
 
 /// Numbers that no other process has. A forked child is another process.
-pub(crate) fn identity() -> (u64, u32) {
+pub fn identity() -> (u64, u32) {
     let process = Process::current().to_bits();
     (process, limic_shm::world::process_id())
 }
 
 /// Enters a second view of a send's buffer.
-pub(crate) fn enter(endpoint: u64, request: u64, data: SendBuffer) {
+pub fn enter(endpoint: u64, request: u64, data: SendBuffer) {
     table().insert((endpoint, request), Arc::new(LockHere::new(Some(data))));
 }
 
 /// Takes the buffer out of the table, after a copy under way has ended.
-pub(crate) fn leave(endpoint: u64, request: u64) {
+pub fn leave(endpoint: u64, request: u64) {
     let entry = table().remove(&(endpoint, request));
     if let Some(entry) = entry {
         entry.lock().take();
@@ -42,7 +42,7 @@ pub(crate) fn leave(endpoint: u64, request: u64) {
 }
 
 /// Copies the first `limit` bytes of an entered send. False if it is not there (any more).
-pub(crate) fn copy(endpoint: u64, request: u64, into: &ReceiveBuffer, limit: u64) -> bool {
+pub fn copy(endpoint: u64, request: u64, into: &ReceiveBuffer, limit: u64) -> bool {
     let Some(entry) = table().get(&(endpoint, request)).cloned() else {
         return false;
     };
@@ -57,7 +57,6 @@ pub(crate) fn copy(endpoint: u64, request: u64, into: &ReceiveBuffer, limit: u64
 }
 
 #[cfg(test)]
-#[expect(unsafe_code, reason = "an empty buffer")]
 mod tests {
     use super::*;
     use crate::child::{beside, holds_in_child};

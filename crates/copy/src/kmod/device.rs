@@ -1,23 +1,16 @@
 //! Single copy through the kernel module's `/dev/limic`, or the reason why there is none.
 //!
-//! One side exposes its memory to the other's session, who copies
-//! (`engine/protocol/offer.rs`).
+//! One side exposes its memory to the other's session, who copies.
 
-use limic_copy::{
-    Access, CopyEngine, CopyError, Kmod, KmodPeer, Lasting, LocalSlice, LocalSliceMut, Opened,
-    RemoteRange,
-};
+use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 
-use crate::buffer::{ReceiveBuffer, SendBuffer};
-use crate::copy_slices::CopySlices;
-use crate::single_copy::Failed;
-
-/// The most slices of a buffer that is exposed.
-pub(crate) const MOST_SLICES: usize = limic_copy::KmodPair::SLICES;
+use super::{Kmod, KmodPair, KmodPeer, Lasting, Opened};
+use crate::remote::{CopySlices, Failed};
+use crate::{Access, CopyEngine, RemoteRange};
 
 /// This endpoint's session with the module.
 #[derive(Debug)]
-pub(crate) struct Device {
+pub struct Device {
     session: Result<Kmod, String>,
     /// The sends' buffers that stay exposed. Apart, since most endpoints never send through the
     /// module.
@@ -25,7 +18,9 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(crate) fn open(allowed: bool) -> Self {
+    /// Opens it, if that is allowed.
+    #[must_use]
+    pub fn open(allowed: bool) -> Self {
         let session = if allowed {
             Kmod::open().map_err(|refused| refused.to_string())
         } else {
@@ -39,19 +34,19 @@ impl Device {
     }
 
     /// By this number peers name the session; 0 if there is none.
-    pub(crate) fn session(&self) -> u64 {
+    pub fn session(&self) -> u64 {
         self.session.as_ref().map_or(0, Kmod::session)
     }
 
     /// What connects this session with that of a peer.
-    pub(crate) fn pair(&self, peer: u64) -> KmodPair {
+    pub fn pair(&self, peer: u64) -> DevicePair {
         let parts = match &self.session {
             Ok(kmod) => kmod
                 .pair(peer)
                 .ok_or_else(|| "the peer has not opened /dev/limic".to_owned()),
             Err(why) => Err(why.clone()),
         };
-        KmodPair {
+        DevicePair {
             parts,
             offers: Offers::Unwanted,
         }
@@ -76,7 +71,7 @@ const REFUSED: u32 = 64;
 
 /// A send's bytes, which the peer may read until this is dropped.
 #[derive(Debug)]
-pub(crate) enum Exposed {
+pub enum Exposed {
     /// In a buffer that stays exposed, and is opened for this message.
     Lasting(Opened),
     /// For this message alone.
@@ -85,7 +80,7 @@ pub(crate) enum Exposed {
 
 impl Exposed {
     /// What names them to the peer.
-    pub(crate) fn handle(&self) -> u64 {
+    pub fn handle(&self) -> u64 {
         match self {
             Self::Lasting(opened) => opened.handle(),
             Self::Once(once) => once.range.key,
@@ -95,8 +90,8 @@ impl Exposed {
 
 /// An exposure of one message.
 #[derive(Debug)]
-pub(crate) struct Once {
-    pair: limic_copy::KmodPair,
+pub struct Once {
+    pair: KmodPair,
     range: RemoteRange,
 }
 
@@ -111,24 +106,24 @@ impl Drop for Once {
 
 /// The engine between two sessions.
 #[derive(Debug)]
-pub(crate) struct KmodPair {
-    parts: Result<(limic_copy::KmodPair, KmodPeer), String>,
+pub struct DevicePair {
+    parts: Result<(KmodPair, KmodPeer), String>,
     offers: Offers,
 }
 
-impl KmodPair {
+impl DevicePair {
     /// Why it cannot be used.
-    pub(crate) fn refusal(&self) -> Option<&str> {
+    pub fn refusal(&self) -> Option<&str> {
         self.parts.as_ref().err().map(String::as_str)
     }
 
     /// Never use it again.
-    pub(crate) fn demote(&mut self, why: &str) {
+    pub fn demote(&mut self, why: &str) {
         self.parts = Err(why.to_owned());
     }
 
     /// Notes whether the module moved the last long message to the peer.
-    pub(crate) fn note(&mut self, moved: bool) {
+    pub fn note(&mut self, moved: bool) {
         self.offers = match self.offers {
             Offers::Refused(left) if left > 1 => Offers::Refused(left - 1),
             _ if moved => Offers::Wanted,
@@ -138,15 +133,15 @@ impl KmodPair {
 
     /// Lets the peer read a send, if it is likely to. Without a system call, if the buffer was sent
     /// to it before.
-    pub(crate) fn offer(&mut self, device: &mut Device, data: &SendBuffer) -> Option<Exposed> {
+    pub fn offer(&mut self, device: &mut Device, data: &SendBuffer) -> Option<Exposed> {
         if self.offers != Offers::Wanted {
             return None;
         }
-        if data.slices().len() > MOST_SLICES {
+        if data.slices().len() > KmodPair::SLICES {
             return None;
         }
         let (pair, _) = self.parts.as_ref().ok()?;
-        let local = readable(data, data.len());
+        let local = CopySlices::readable(data, data.len());
         if let (&[slice], Some(lasting)) = (local.as_slice(), &mut device.lasting) {
             // SAFETY: readable by the invariant of `SendBuffer`, until the send ends, with which
             // the latch is shut.
@@ -170,7 +165,10 @@ impl KmodPair {
     }
 
     /// Reads up to `limit` of the first `len` bytes that the peer exposed, from `skip` on.
-    pub(crate) fn read(
+    ///
+    /// # Errors
+    /// What went wrong, and after how many bytes.
+    pub fn read(
         &self,
         handle: u64,
         into: &ReceiveBuffer,
@@ -179,49 +177,18 @@ impl KmodPair {
         limit: u64,
     ) -> Result<u64, Failed> {
         let (pair, peer) = self.parts()?;
-        let local = CopySlices::cut(
-            into.slices(),
+        let local = CopySlices::writable(into, len);
+        let remote = [RemoteRange {
+            key: handle,
+            address: 0,
             len,
-            |s| s.len,
-            |s, len| LocalSliceMut::new(s.start, len),
-        );
-        let remote = [exposed(handle, len)];
+        }];
         // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does
         // nothing else with it during the call.
-        unsafe { pair.read_at(peer, &remote, local.as_slice(), skip, limit) }
-            .map_err(|error| failed(&error))
+        unsafe { pair.read_at(peer, &remote, local.as_slice(), skip, limit) }.map_err(Failed::from)
     }
 
-    fn parts(&self) -> Result<&(limic_copy::KmodPair, KmodPeer), Failed> {
-        self.parts.as_ref().map_err(|why| Failed {
-            copied: 0,
-            why: why.clone(),
-        })
-    }
-}
-
-/// The first `len` bytes of a send, for the engine.
-fn readable(from: &SendBuffer, len: u64) -> CopySlices<LocalSlice> {
-    CopySlices::cut(
-        from.slices(),
-        len,
-        |s| s.len,
-        |s, len| LocalSlice::new(s.start, len),
-    )
-}
-
-/// The first `len` bytes of what the peer exposed.
-fn exposed(handle: u64, len: u64) -> RemoteRange {
-    RemoteRange {
-        key: handle,
-        address: 0,
-        len,
-    }
-}
-
-fn failed(error: &CopyError) -> Failed {
-    Failed {
-        copied: error.copied(),
-        why: error.to_string(),
+    fn parts(&self) -> Result<&(KmodPair, KmodPeer), Failed> {
+        self.parts.as_ref().map_err(|why| Failed::refused(why))
     }
 }

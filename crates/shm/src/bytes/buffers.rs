@@ -1,11 +1,8 @@
 //! Buffers of operations under way.
 
-use limic_shm::bytes::StoreHint;
-use limic_shm::ring::{self, StoreMode};
-
-use super::slices::{Slices, gather_part, total, walk};
-use super::{Sink, Source};
-use crate::raw::{RawSlice, RawSliceMut};
+use super::slices::{RawSlice, RawSliceMut, Slices, gather_part, total, walk};
+use super::{Sink, Source, StoreHint};
+use crate::ring::{self, StoreMode};
 
 /// Bytes of a message, the room for which is in no cache of its receiver, most likely, but in the
 /// one that all cores share. From longer ones' rooms lines come out of memory, and are better
@@ -15,9 +12,10 @@ const PREFETCH_TARGET: core::ops::Range<u64> = 1 << 20..3 << 20;
 /// The bytes of a send under way.
 ///
 /// # Invariants
-/// The slices stay readable, and unwritten by others, until the operation is done: what
-/// [`Messages::post_send`](crate::raw::Messages::post_send) demands of its caller.
-pub(crate) struct SendBuffer {
+/// The slices stay readable, and unwritten by others, until the operation is done: what limic's
+/// `Messages::post_send` demands of its caller.
+#[derive(Debug)]
+pub struct SendBuffer {
     slices: Slices<RawSlice>,
     len: u64,
 }
@@ -25,10 +23,12 @@ pub(crate) struct SendBuffer {
 // SAFETY: by the type's invariant the bytes stay readable wherever the endpoint moves to.
 unsafe impl Send for SendBuffer {}
 
+#[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
 impl SendBuffer {
     /// # Safety
     /// The type's invariant holds.
-    pub(crate) unsafe fn new(slices: &[RawSlice]) -> Self {
+    #[inline]
+    pub unsafe fn new(slices: &[RawSlice]) -> Self {
         let empty = RawSlice {
             start: core::ptr::null(),
             len: 0,
@@ -39,25 +39,29 @@ impl SendBuffer {
         }
     }
 
-    pub(crate) fn len(&self) -> u64 {
+    /// Of all slices together.
+    #[inline]
+    pub fn len(&self) -> u64 {
         self.len
     }
 
-    pub(crate) fn slices(&self) -> &[RawSlice] {
+    /// Where they lie.
+    #[inline]
+    pub fn slices(&self) -> &[RawSlice] {
         self.slices.as_slice()
     }
 
     /// Copies `limit` bytes from `skip` on, or as many as there are, to the start of the sink,
     /// which has room for them.
     #[inline]
-    pub(crate) fn copy_to(&self, skip: u64, limit: u64, sink: &mut impl Sink) {
+    pub fn copy_to(&self, skip: u64, limit: u64, sink: &mut impl Sink) {
         let limit = limit.min(self.len.saturating_sub(skip));
         // SAFETY: readable by the type's invariant, and of that length.
         unsafe { gather_part(self.slices(), skip, limit, sink) }
     }
 
     /// A private copy of the bytes.
-    pub(crate) fn to_vec(&self) -> Vec<u8> {
+    pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.len as usize);
         walk(
             self.slices(),
@@ -77,16 +81,16 @@ impl SendBuffer {
 ///
 /// # Invariants
 /// Those of [`ReceiveBuffer`].
-#[derive(Clone, Copy)]
-pub(crate) struct SingleSlice(RawSliceMut);
+#[derive(Clone, Copy, Debug)]
+pub struct SingleSlice(RawSliceMut);
 
 // SAFETY: by the type's invariant the room stays writable wherever the endpoint moves to.
 unsafe impl Send for SingleSlice {}
 
+#[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
 impl SingleSlice {
     /// Room for no bytes.
-    #[cfg(test)]
-    pub(crate) const EMPTY: Self = Self(RawSliceMut {
+    pub const EMPTY: Self = Self(RawSliceMut {
         start: core::ptr::null_mut(),
         len: 0,
     });
@@ -94,13 +98,13 @@ impl SingleSlice {
     /// # Safety
     /// The type's invariant holds.
     #[inline(always)]
-    pub(crate) unsafe fn new(slice: RawSliceMut) -> Self {
+    pub unsafe fn new(slice: RawSliceMut) -> Self {
         Self(slice)
     }
 
     /// Copies all of `source`, if it fits. False: nothing was copied.
     #[inline(always)]
-    pub(crate) fn fill(self, source: &(impl Source + ?Sized)) -> bool {
+    pub fn fill(self, source: &(impl Source + ?Sized)) -> bool {
         let len = source.len();
         if len > self.0.len as u64 {
             return false;
@@ -110,20 +114,22 @@ impl SingleSlice {
         unsafe { source.get(0, self.0.start, len as usize) }
         true
     }
-}
 
-impl SingleSlice {
-    pub(crate) fn start(self) -> *mut u8 {
+    /// First byte.
+    #[inline]
+    pub fn start(self) -> *mut u8 {
         self.0.start
     }
 
-    pub(crate) fn len(self) -> usize {
+    /// Bytes.
+    #[inline]
+    pub fn len(self) -> usize {
         self.0.len
     }
 
     /// Cuts the first `len` bytes off, or as many as there are. The rest begins at a multiple of
     /// `align`.
-    pub(crate) fn cut(&mut self, len: u64, align: usize) -> Self {
+    pub fn cut(&mut self, len: u64, align: usize) -> Self {
         let RawSliceMut { start, len: all } = self.0;
         let len = usize::try_from(len).map_or(all, |len| len.min(all));
         let behind = start.wrapping_add(len);
@@ -137,6 +143,7 @@ impl SingleSlice {
 }
 
 impl From<SingleSlice> for ReceiveBuffer {
+    #[inline]
     fn from(room: SingleSlice) -> Self {
         Self {
             slices: Slices::One(room.0),
@@ -148,19 +155,21 @@ impl From<SingleSlice> for ReceiveBuffer {
 ///
 /// # Invariants
 /// The slices stay writable, and untouched by others, until the operation is done: what
-/// [`Messages::post_recv`](crate::raw::Messages::post_recv) demands of its caller.
-pub(crate) struct ReceiveBuffer {
+/// limic's `Messages::post_recv` demands of its caller.
+#[derive(Debug)]
+pub struct ReceiveBuffer {
     slices: Slices<RawSliceMut>,
 }
 
 // SAFETY: by the type's invariant the room stays writable wherever the endpoint moves to.
 unsafe impl Send for ReceiveBuffer {}
 
+#[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
 impl ReceiveBuffer {
     /// # Safety
     /// The type's invariant holds.
     #[inline(always)]
-    pub(crate) unsafe fn new(slices: &[RawSliceMut]) -> Self {
+    pub unsafe fn new(slices: &[RawSliceMut]) -> Self {
         let empty = RawSliceMut {
             start: core::ptr::null_mut(),
             len: 0,
@@ -170,21 +179,24 @@ impl ReceiveBuffer {
         }
     }
 
+    /// Of all slices together.
     #[inline(always)]
-    pub(crate) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         match &self.slices {
             Slices::One(one) => one.len as u64,
             Slices::Many(many) => many.iter().map(|slice| slice.len as u64).sum(),
         }
     }
 
-    pub(crate) fn slices(&self) -> &[RawSliceMut] {
+    /// Where the room lies.
+    #[inline]
+    pub fn slices(&self) -> &[RawSliceMut] {
         self.slices.as_slice()
     }
 
     /// The room, if it is in one slice.
     #[inline(always)]
-    pub(crate) fn single_slice(&self) -> Option<SingleSlice> {
+    pub fn single_slice(&self) -> Option<SingleSlice> {
         match &self.slices {
             Slices::One(one) => Some(SingleSlice(*one)),
             Slices::Many(_) => None,
@@ -194,7 +206,7 @@ impl ReceiveBuffer {
     /// Copies the first `limit` bytes of `source` (or what fits, or what there is) to offset
     /// `skip`.
     #[inline(always)]
-    pub(crate) fn copy_from(&self, skip: u64, limit: u64, source: &(impl Source + ?Sized)) {
+    pub fn copy_from(&self, skip: u64, limit: u64, source: &(impl Source + ?Sized)) {
         let limit = limit.min(source.len());
         match &self.slices {
             Slices::One(one) if skip <= one.len as u64 => {
@@ -220,13 +232,7 @@ impl ReceiveBuffer {
 
     /// The same with a part of a message of `whole` bytes.
     #[inline(always)]
-    pub(crate) fn copy_part(
-        &self,
-        skip: u64,
-        limit: u64,
-        source: &(impl Source + ?Sized),
-        whole: u64,
-    ) {
+    pub fn copy_part(&self, skip: u64, limit: u64, source: &(impl Source + ?Sized), whole: u64) {
         if PREFETCH_TARGET.contains(&whole) {
             self.copy_from(skip, limit, &StoreHint(StoreMode::Prefetched, source));
         } else {
@@ -235,12 +241,13 @@ impl ReceiveBuffer {
     }
 
     /// The same with stores past the caches.
-    pub(crate) fn copy_non_temporal(&self, skip: u64, limit: u64, source: &(impl Source + ?Sized)) {
+    #[inline]
+    pub fn copy_non_temporal(&self, skip: u64, limit: u64, source: &(impl Source + ?Sized)) {
         self.copy_from(skip, limit, &StoreHint(StoreMode::NonTemporal, source));
     }
 
     /// Copies the first `limit` bytes of a send of the same process.
-    pub(crate) fn copy_from_send(&self, data: &SendBuffer, limit: u64) {
+    pub fn copy_from_send(&self, data: &SendBuffer, limit: u64) {
         walk(
             self.slices(),
             |s| (s.start, s.len),
@@ -262,5 +269,63 @@ impl Sink for PointerSink {
         // SAFETY: `copy_from_send` gives it room for what it copies. A process may send to itself
         // from a buffer that overlaps the receive's only by breaking the raw form's contract.
         unsafe { ring::copy_bytes(from, self.0.wrapping_add(at as usize), len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Window;
+
+    #[test]
+    fn slices_of_any_shape_meet() {
+        let data: Vec<u8> = (0..100).collect();
+        let slices = [
+            RawSlice::from(&data[..7]),
+            RawSlice::from(&data[7..7]),
+            RawSlice::from(&data[7..]),
+        ];
+        // SAFETY: `data` outlives the buffer.
+        let send = unsafe { SendBuffer::new(&slices) };
+        assert_eq!((send.len(), send.to_vec()), (100, data.clone()));
+        let mut out = vec![0_u8; 90];
+        let (a, b) = out.split_at_mut(33);
+        // SAFETY: `out` outlives the buffer and is not used meanwhile.
+        let receive = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(a), RawSliceMut::from(b)]) };
+        receive.copy_from_send(&send, 100);
+        assert_eq!(out, data[..90]);
+    }
+
+    #[test]
+    fn a_room_in_slices_is_filled_past_the_caches_too() {
+        let memory = ring::heap(1 << 10);
+        let data: Vec<u8> = (0..1000_u32).map(|i| (i % 251) as u8).collect();
+        let window = || Window::new(&memory, 8, 1000).expect("within");
+        // SAFETY: the window has room for as many bytes as there are.
+        unsafe { window().put(0, data.as_ptr(), data.len()) };
+        for non_temporal in [false, true] {
+            let mut out = vec![0_u8; 1000];
+            let (a, b) = out.split_at_mut(333);
+            let rooms = [RawSliceMut::from(a), RawSliceMut::from(b)];
+            // SAFETY: `out` outlives the buffer and is not used meanwhile.
+            let receive = unsafe { ReceiveBuffer::new(&rooms) };
+            if non_temporal {
+                receive.copy_non_temporal(0, 1000, &window());
+            } else {
+                receive.copy_part(0, 1000, &window(), 1 << 20);
+            }
+            assert_eq!(out, data);
+        }
+    }
+
+    #[test]
+    fn parts_land_at_their_offsets() {
+        let mut out = vec![0_u8; 10];
+        let (a, b) = out.split_at_mut(4);
+        // SAFETY: `out` outlives the buffer and is not used meanwhile.
+        let receive = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(a), RawSliceMut::from(b)]) };
+        receive.copy_from(2, 5, &[1_u8, 2, 3, 4, 5, 6][..]);
+        receive.copy_from(9, 5, &[7_u8, 8, 9][..]);
+        assert_eq!(out, [0, 0, 1, 2, 3, 4, 5, 0, 0, 7]);
     }
 }

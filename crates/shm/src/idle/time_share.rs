@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use limic_shm::world::Instant;
+use crate::world::Instant;
 
 /// The most that counts of one piece of work. A process that was not running meanwhile has not used
 /// the time.
@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_millis(1);
 
 /// An account of the time that something took. It has a bound, and so does each rest.
 #[derive(Debug)]
-pub(crate) struct TimeShare {
+pub struct TimeShare {
     /// Of the time, one part in so many may be taken.
     parts: u32,
     /// The most that may be taken at once.
@@ -25,7 +25,9 @@ pub(crate) struct TimeShare {
 }
 
 impl TimeShare {
-    pub(crate) fn new(parts: u32, at_once: Duration, now: Instant) -> Self {
+    /// One part in `parts` of the time, and at most so much at once.
+    #[must_use]
+    pub fn new(parts: u32, at_once: Duration, now: Instant) -> Self {
         Self {
             parts,
             at_once,
@@ -34,12 +36,13 @@ impl TimeShare {
         }
     }
 
-    pub(crate) fn set_parts(&mut self, parts: u32) {
+    /// Of the time, one part in so many may be taken from now on.
+    pub fn set_parts(&mut self, parts: u32) {
         self.parts = parts;
     }
 
     /// What began at one time has ended at another.
-    pub(crate) fn spend(&mut self, begun: Instant, ended: Instant) {
+    pub fn spend(&mut self, begun: Instant, ended: Instant) {
         self.give_back(ended);
         let took = ended.saturating_duration_since(begun).min(LONGEST);
         self.spent = (self.spent + took).min(self.at_once + LONGEST);
@@ -47,17 +50,18 @@ impl TimeShare {
 
     /// Whether more was taken than may be: then it is worth asking what time it is.
     #[inline]
-    pub(crate) fn is_overdrawn(&self) -> bool {
+    #[must_use]
+    pub fn is_overdrawn(&self) -> bool {
         self.spent > self.at_once
     }
 
     /// The time that is overdrawn was taken from nobody else.
-    pub(crate) fn forgive(&mut self) {
+    pub fn forgive(&mut self) {
         self.spent = self.spent.min(self.at_once);
     }
 
     /// How long nothing is to be taken from now on, if so.
-    pub(crate) fn rest(&mut self, now: Instant) -> Option<Duration> {
+    pub fn rest(&mut self, now: Instant) -> Option<Duration> {
         self.give_back(now);
         let over = self.spent.saturating_sub(self.at_once);
         (!over.is_zero()).then(|| over * self.parts)

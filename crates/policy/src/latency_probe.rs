@@ -1,15 +1,16 @@
 //! What is known of the line latency between this endpoint and a peer.
 
-use limic_policy::Distance;
-use limic_policy::line_latency::LatencyEstimator;
+use crate::Distance;
+use crate::line_latency::LatencyEstimator;
 
 /// Long messages between two looks at the clock whether a measurement is due.
 const MESSAGES: u32 = 32;
 
 /// The measurements of a pair, and when the next one is due.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LatencyProbe {
-    pub(crate) estimator: LatencyEstimator,
+pub struct LatencyProbe {
+    /// What the measurements say.
+    pub estimator: LatencyEstimator,
     /// Long messages until the clock is looked at.
     until_check: u32,
     /// The probe word that the peer may still write to.
@@ -24,19 +25,20 @@ pub(crate) struct LatencyProbe {
 
 impl LatencyProbe {
     /// How far away the peer is by what was measured.
-    pub(crate) const fn distance(&self) -> Option<Distance> {
+    #[must_use]
+    pub const fn distance(&self) -> Option<Distance> {
         self.estimator.distance()
     }
 
     /// One of the two has moved.
-    pub(crate) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.estimator.forget();
         self.until_check = 0;
     }
 
     /// A long message is about to go. Whether it is time to look at the clock.
     #[inline]
-    pub(crate) fn count_message(&mut self) -> bool {
+    pub fn count_message(&mut self) -> bool {
         if self.until_check == 0 {
             self.until_check = MESSAGES;
             return true;
@@ -47,7 +49,7 @@ impl LatencyProbe {
 
     /// `received` messages have come in all. Whether some came since the last look, all of them
     /// short.
-    pub(crate) fn came_short(&mut self, received: u64) -> bool {
+    pub fn came_short(&mut self, received: u64) -> bool {
         if core::mem::replace(&mut self.received, received) == received {
             return false;
         }
@@ -55,29 +57,31 @@ impl LatencyProbe {
     }
 
     /// The probe word that the peer may still write to.
-    pub(crate) const fn word(&self) -> Option<u32> {
+    #[must_use]
+    pub const fn word(&self) -> Option<u32> {
         self.word
     }
 
     /// A measurement begins, by this word.
-    pub(crate) fn begin(&mut self, word: u32) {
+    pub fn begin(&mut self, word: u32) {
         self.word = Some(word);
     }
 
     /// The peer has done with the word.
-    pub(crate) fn end(&mut self) {
+    pub fn end(&mut self) {
         self.word = None;
     }
 
     /// A measurement is over; `None`: the peer was not there. True if the distance is another one
     /// now.
-    pub(crate) fn measured(&mut self, ns: Option<u32>, now_ns: u64) -> bool {
+    pub fn measured(&mut self, ns: Option<u32>, now_ns: u64) -> bool {
         self.ns = ns.unwrap_or(self.ns);
         self.estimator.measured(ns, now_ns)
     }
 
     /// The last that was measured, in nanoseconds one way.
-    pub(crate) const fn ns(&self) -> u32 {
+    #[must_use]
+    pub const fn ns(&self) -> u32 {
         self.ns
     }
 }

@@ -1,8 +1,48 @@
-//! The slices of an operation, walked slice by slice.
+//! Slices of memory that are known by address and length: of an operation, walked one by one.
 
 use super::{Sink, Skip, put_words};
-use crate::raw::RawSlice;
 
+/// Bytes to send: address and length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct RawSlice {
+    /// First byte.
+    pub start: *const u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// Room to receive into: address and length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct RawSliceMut {
+    /// First byte.
+    pub start: *mut u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+impl From<&[u8]> for RawSlice {
+    #[inline(always)]
+    fn from(bytes: &[u8]) -> Self {
+        Self {
+            start: bytes.as_ptr(),
+            len: bytes.len(),
+        }
+    }
+}
+
+impl From<&mut [u8]> for RawSliceMut {
+    #[inline(always)]
+    fn from(bytes: &mut [u8]) -> Self {
+        Self {
+            start: bytes.as_mut_ptr(),
+            len: bytes.len(),
+        }
+    }
+}
+
+#[derive(Debug)]
 pub(super) enum Slices<S> {
     One(S),
     Many(Box<[S]>),
@@ -60,7 +100,8 @@ pub(super) fn walk<S: Copy>(
 
 /// Total length of the slices.
 #[inline]
-pub(crate) fn total(slices: &[RawSlice]) -> u64 {
+#[must_use]
+pub fn total(slices: &[RawSlice]) -> u64 {
     match slices {
         [one] => one.len as u64,
         many => many.iter().map(|slice| slice.len as u64).sum(),
@@ -72,7 +113,7 @@ pub(crate) fn total(slices: &[RawSlice]) -> u64 {
 /// # Safety
 /// As [`gather`], with room for 8 bytes more.
 #[inline(always)]
-pub(crate) unsafe fn gather_behind(immediate: u64, slices: &[RawSlice], sink: &mut impl Sink) {
+pub unsafe fn gather_behind(immediate: u64, slices: &[RawSlice], sink: &mut impl Sink) {
     put_words(sink, &[immediate]);
     // SAFETY: the caller's promise.
     unsafe {
@@ -91,7 +132,7 @@ pub(crate) unsafe fn gather_behind(immediate: u64, slices: &[RawSlice], sink: &m
 /// # Safety
 /// The slices are readable, and have so many bytes; the sink has room for them.
 #[inline]
-pub(crate) unsafe fn gather_part(slices: &[RawSlice], skip: u64, limit: u64, sink: &mut impl Sink) {
+pub unsafe fn gather_part(slices: &[RawSlice], skip: u64, limit: u64, sink: &mut impl Sink) {
     if let [one] = slices {
         // SAFETY: the caller's promise.
         return unsafe { sink.put(0, one.start.wrapping_add(skip as usize), limit as usize) };
@@ -113,7 +154,7 @@ pub(crate) unsafe fn gather_part(slices: &[RawSlice], skip: u64, limit: u64, sin
 /// # Safety
 /// The slices are readable, and the sink has room for [`total`] bytes.
 #[inline(always)]
-pub(crate) unsafe fn gather(slices: &[RawSlice], sink: &mut impl Sink) {
+pub unsafe fn gather(slices: &[RawSlice], sink: &mut impl Sink) {
     if let [one] = slices {
         // SAFETY: the caller's promise.
         unsafe { sink.put(0, one.start, one.len) }

@@ -3,12 +3,11 @@
 
 use core::mem::ManuallyDrop;
 
-use crate::raw::{RawSlice, RawSliceMut};
-use crate::{Error, Result};
+use super::{RawSlice, RawSliceMut};
 
 /// Memory, and whose it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts {
+pub struct Parts {
     start: *mut u8,
     len: usize,
     /// Of the vector that it was; `None`: the memory stays the application's.
@@ -18,9 +17,12 @@ pub(crate) struct Parts {
 // SAFETY: it stands for a `Vec<u8>`, or for memory that whoever lent it promised to leave there.
 unsafe impl Send for Parts {}
 
+#[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
 impl Parts {
     /// The memory of a vector, until it is [rebuilt](Self::rebuild).
-    pub(crate) fn of(bytes: Vec<u8>) -> Self {
+    #[inline]
+    #[must_use]
+    pub fn of(bytes: Vec<u8>) -> Self {
         let mut bytes = ManuallyDrop::new(bytes);
         Self {
             // Of the vector, whose memory it is to be again: not of a slice in it.
@@ -31,7 +33,9 @@ impl Parts {
     }
 
     /// Memory that is that of a vector if it has a capacity, else the application's.
-    pub(crate) const fn new(memory: RawSliceMut, capacity: Option<usize>) -> Self {
+    #[inline]
+    #[must_use]
+    pub const fn new(memory: RawSliceMut, capacity: Option<usize>) -> Self {
         let RawSliceMut { start, len } = memory;
         Self {
             start,
@@ -40,18 +44,27 @@ impl Parts {
         }
     }
 
-    pub(crate) const fn len(&self) -> u64 {
+    /// Bytes.
+    #[inline]
+    #[must_use]
+    pub const fn len(&self) -> u64 {
         self.len as u64
     }
 
-    pub(crate) fn readable(&self) -> RawSlice {
+    /// All of it, to be read.
+    #[inline]
+    #[must_use]
+    pub fn readable(&self) -> RawSlice {
         RawSlice {
             start: self.start,
             len: self.len,
         }
     }
 
-    pub(crate) fn writable(&self) -> RawSliceMut {
+    /// All of it, to be written.
+    #[inline]
+    #[must_use]
+    pub fn writable(&self) -> RawSliceMut {
         RawSliceMut {
             start: self.start,
             len: self.len,
@@ -59,7 +72,9 @@ impl Parts {
     }
 
     /// Some bytes of it, if it has them. The numbers may come from a peer.
-    pub(crate) fn get(&self, offset: u64, len: u64) -> Option<RawSliceMut> {
+    #[inline]
+    #[must_use]
+    pub fn get(&self, offset: u64, len: u64) -> Option<RawSliceMut> {
         let end = offset.checked_add(len);
         end.is_some_and(|end| end <= self.len())
             .then(|| RawSliceMut {
@@ -68,21 +83,12 @@ impl Parts {
             })
     }
 
-    /// The same, for who is told what is wrong.
-    pub(crate) fn part(&self, offset: u64, len: usize) -> Result<RawSliceMut> {
-        let (len, region) = (len as u64, self.len());
-        self.get(offset, len).ok_or(Error::OutOfRegion {
-            offset,
-            len,
-            region,
-        })
-    }
-
     /// The vector; an empty one, if the memory stays the application's.
     ///
     /// # Safety
     /// Nobody else uses the memory any more, and this is called once, of all copies of this value.
-    pub(crate) unsafe fn rebuild(self) -> Vec<u8> {
+    #[inline]
+    pub unsafe fn rebuild(self) -> Vec<u8> {
         match self.capacity {
             // SAFETY: the three came from one `Vec<u8>`; the caller promises that nobody else uses
             // them.

@@ -1,26 +1,27 @@
-//! Arenas of the process's heap, from which messages go without a copy by their sender.
-//!
-//! The heap is the process's, and peers know its arenas by numbers that this endpoint gives them.
+//! Arenas of the heap by the numbers that an endpoint gives them, for its peers.
 
 use std::os::fd::OwnedFd;
 
-use crate::raw::RawSlice;
+use limic_shm::bytes::RawSlice;
+
+use crate::{Place, descriptor, ended_arenas, is_there, place};
 
 /// Numbers from here on are those of the heap's arenas; others are the endpoint's own.
 const FIRST: u32 = 1 << 31;
 
 /// An arena of the heap that peers may have mapped.
+#[derive(Debug)]
 struct Known {
     id: u64,
     number: u32,
 }
 
-/// The heap's arenas that messages of this endpoint have lain in.
+/// The heap's arenas that messages of an endpoint have lain in.
 ///
 /// # Invariants
 /// A number is given once.
-#[derive(Default)]
-pub(crate) struct HeapArenas {
+#[derive(Debug, Default)]
+pub struct HeapArenas {
     known: Vec<Known>,
     given: u32,
     /// How many arenas of the heap had ended when `known` was last looked through.
@@ -29,24 +30,27 @@ pub(crate) struct HeapArenas {
 
 /// Where a message lies in the heap: the number of the arena, and where it begins there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HeapPlace {
-    pub(crate) arena: u32,
-    pub(crate) offset: u64,
+pub struct HeapPlace {
+    /// The arena, as peers know it.
+    pub arena: u32,
+    /// Where it begins there.
+    pub offset: u64,
 }
 
 /// Where bytes lie in the process's heap, if they are one slice and lie there. Not inlined: short
 /// messages share code with long ones, and do not ask.
 #[inline(never)]
-pub(crate) fn place_of(data: &[RawSlice]) -> Option<limic_heap::Place> {
+#[must_use]
+pub fn place_of(data: &[RawSlice]) -> Option<Place> {
     match data {
-        [one] => limic_heap::place(one.start, one.len),
+        [one] => place(one.start, one.len),
         _ => None,
     }
 }
 
 impl HeapArenas {
     /// Where bytes lie, as a peer is told. `None`: they lie elsewhere, or no descriptor is free.
-    pub(crate) fn place(&mut self, data: &[RawSlice]) -> Option<HeapPlace> {
+    pub fn place(&mut self, data: &[RawSlice]) -> Option<HeapPlace> {
         let place = place_of(data)?;
         let known = self.known.iter().find(|known| known.id == place.arena);
         let arena = match known {
@@ -68,25 +72,27 @@ impl HeapArenas {
     }
 
     /// The descriptor of an arena, and its size.
-    pub(crate) fn descriptor(&self, number: u32) -> Option<(OwnedFd, usize)> {
+    #[must_use]
+    pub fn descriptor(&self, number: u32) -> Option<(OwnedFd, usize)> {
         let known = self.known.iter().find(|known| known.number == number)?;
-        limic_heap::descriptor(known.id)
+        descriptor(known.id)
     }
 
     /// Whether a message has lain in one.
     #[inline(always)]
-    pub(crate) fn has_known(&self) -> bool {
+    #[must_use]
+    pub fn has_known(&self) -> bool {
         !self.known.is_empty()
     }
 
     /// Forgets the arenas that the heap has no more. Gives their numbers, for the peers that have
     /// mapped them. No message lies there any more: a send is over before its memory is free.
-    pub(crate) fn retire(&mut self) -> Vec<u32> {
+    pub fn retire(&mut self) -> Vec<u32> {
         let mut gone = Vec::new();
-        let ended = limic_heap::ended_arenas();
+        let ended = ended_arenas();
         if core::mem::replace(&mut self.ended, ended) != ended {
             self.known.retain(|known| {
-                let is_there = limic_heap::is_there(known.id);
+                let is_there = is_there(known.id);
                 if !is_there {
                     gone.push(known.number);
                 }
