@@ -7,7 +7,7 @@ use limic_records::{self as frame, ControlRecord, RegionAccess};
 use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
-use super::{attach_both, open, open_with, post, turn};
+use super::{attach_both, open, open_with, outcome, pending, post};
 use crate::Error;
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
@@ -104,10 +104,7 @@ static MESSAGE: [u8; 100_000] = [1; 100_000];
 /// Posts a send that waits for its receive, and says which.
 fn offer(from: &mut Engine, to: u32) -> crate::raw::RequestId {
     // SAFETY: the message stays for ever.
-    match unsafe { post(from, to, 1, &MESSAGE) } {
-        Posted::Pending(id) => id,
-        done => panic!("no receive is posted: {done:?}"),
-    }
+    pending(unsafe { post(from, to, 1, &MESSAGE) })
 }
 
 #[test]
@@ -131,12 +128,7 @@ fn who_cancels_sends_takes_the_answers_by_that() {
         receiver.progress();
     }
     for id in cancelled {
-        let outcome = loop {
-            if let Some(outcome) = sender.test(id) {
-                break outcome;
-            }
-            turn(&mut [&mut receiver, &mut sender]);
-        };
+        let outcome = outcome(&mut [&mut sender, &mut receiver], Posted::Pending(id));
         assert_eq!(outcome, Err(Error::Cancelled));
     }
     assert!(receiver.cx.peers.is_alive(of_sender));

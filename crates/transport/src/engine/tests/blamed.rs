@@ -8,13 +8,13 @@ use std::time::Instant;
 use limic_records::ControlRecord;
 
 use super::third::{Forger, PATIENCE, Pair};
-use super::{turn, without_pidfd};
+use super::{outcome, turn, without_pidfd};
 use crate::Error;
 use crate::child::holds_in_child;
 use crate::engine::matching::Liveness;
 use crate::engine::progress::work;
 use crate::engine::request::SendStage;
-use crate::raw::RequestId;
+use crate::raw::{Posted, RequestId};
 
 /// A pair whose sender is blamed in the middle of a block, and is stopped there.
 struct Stopped {
@@ -90,14 +90,7 @@ impl Stopped {
 
     /// The receive ends, since its sender has failed.
     fn ends(receiver: &mut crate::engine::Engine, receive: RequestId) {
-        let since = Instant::now();
-        let outcome = loop {
-            assert!(since.elapsed() < PATIENCE, "it goes on for too long");
-            turn(&mut [receiver]);
-            if let Some(outcome) = receiver.test(receive) {
-                break outcome;
-            }
-        };
+        let outcome = outcome(&mut [receiver], Posted::Pending(receive));
         assert!(
             matches!(outcome, Err(Error::PeerFailed { .. })),
             "{outcome:?}"

@@ -5,11 +5,11 @@ use std::os::fd::AsFd;
 
 use limic_shm::control::Sent;
 
-use super::{attach_both, open, open_with, post, until};
+use super::{attach_both, met, open, open_with, pending, post, post_receive, until};
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::{attempt, receive};
 use crate::error::PeerFailure;
-use crate::raw::{Posted, RawSlice, RawSliceMut, SendOptions};
+use crate::raw::Posted;
 use crate::{Error, Selector};
 
 /// Its goodbye finds a full queue, and a forked child holds its sockets.
@@ -44,8 +44,7 @@ fn a_closed_endpoint_exposes_nothing() {
 /// What a peer still has mapped of a closed endpoint names no memory any more.
 #[test]
 fn a_closed_endpoint_withdraws_what_it_exposed() {
-    let (mut owner, mut peer) = (open(1), open(1));
-    let (_, of_owner) = attach_both(&mut owner, &mut peer);
+    let (mut owner, mut peer, _, of_owner) = met(1);
     let (_, key) = owner.expose(vec![1; 8]).expect("a region");
     let pair = peer.cx.peers.pair(of_owner).expect("shared memory");
     assert!(pair.regions.table.look(0, key).is_some());
@@ -88,30 +87,13 @@ fn a_send_that_was_received_ends_well_though_its_receiver_closes() {
     let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
     let (data, mut room) = (vec![7_u8; 1 << 20], vec![0_u8; 1 << 20]);
     // SAFETY: the data outlives the endpoint.
-    let sent = unsafe {
-        let data = [RawSlice::from(&data[..])];
-        sender.post_send(at_sender, 1, SendOptions::default(), &data)
-    };
-    let Ok(Posted::Pending(send)) = sent else {
-        panic!("a long message is offered: {sent:?}");
-    };
+    let send = pending(unsafe { post(&mut sender, at_sender, 1, &data) });
     sender.progress();
     // SAFETY: there are no slices.
     while unsafe { attempt::whole(&mut receiver.cx, of_sender, 2, None, &[]) } {}
     // SAFETY: the room outlives the endpoint.
-    let posted = unsafe {
-        let room = [RawSliceMut::from(&mut room[..])];
-        receive::post_recv(&mut receiver.cx, &Selector::any(), &room, 0)
-    };
-    let Ok(Posted::Pending(receive)) = posted else {
-        panic!("nothing has come yet: {posted:?}");
-    };
-    while !receiver
-        .cx
-        .requests
-        .find(receive)
-        .is_some_and(|slot| receiver.cx.requests.is_done(slot))
-    {
+    let receive = pending(unsafe { post_receive(&mut receiver, Selector::any(), &mut room) });
+    while !receiver.cx.requests.is_over(receive) {
         receiver.progress();
     }
     assert!(!receiver.cx.peers.backlogged.is_empty(), "the ring is full");

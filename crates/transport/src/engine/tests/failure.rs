@@ -10,8 +10,8 @@ use limic_shm::control::Process;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{
-    Log, accessed_region, attach_both, claimer, known, open, open_with, post, send, start_revoke,
-    tags, turn, until, without_pidfd,
+    Log, accessed_region, attach_both, claimer, failed, give_up, known, met, open, open_with, post,
+    post_receive, send, start_revoke, tags, turn, turns, until, without_pidfd,
 };
 use crate::engine::Engine;
 use crate::engine::contact::connections;
@@ -32,9 +32,7 @@ fn last_words_behind_a_claim_of_another_peer_are_delivered() {
     send(&mut leaving, at_leaving, 5);
     leaving.close();
     // The other one may be stopped: who waits for the one that has left does not wait for it.
-    for _ in 0..10 {
-        turn(&mut [&mut receiver]);
-    }
+    turns(10, &mut [&mut receiver]);
     assert!(!receiver.cx.peers.is_alive(of_leaving), "it has closed");
     assert_eq!(tags(&mut receiver, of_leaving), [5]);
     held.publish(frame::EAGER, 6);
@@ -47,8 +45,7 @@ fn last_words_behind_a_claim_of_another_peer_are_delivered() {
 /// their way.
 #[test]
 fn a_claimed_offer_is_lost_with_its_sender() {
-    let (mut receiver, mut sender) = (open(0), open(0));
-    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    let (mut receiver, mut sender, of_sender, at_sender) = met(0);
     let bytes = vec![7_u8; 16 << 20];
     // SAFETY: the bytes outlive both endpoints, which end with this test.
     let posted = unsafe { post(&mut sender, at_sender, 5, &bytes) };
@@ -67,10 +64,7 @@ fn a_claimed_offer_is_lost_with_its_sender() {
     let into = [RawSliceMut::from(&mut room[..])];
     // SAFETY: the call does all that is done.
     let posted = unsafe { receive::post_claimed(&mut receiver.cx, claim, &into) };
-    let lost = Error::PeerFailed {
-        peer: Peer(of_sender),
-        why: PeerFailure::Died,
-    };
+    let lost = failed(of_sender, PeerFailure::Died);
     assert_eq!(posted, Ok(Posted::Done(Err(lost))));
     drop((receiver, sender));
 }
@@ -84,25 +78,19 @@ fn a_probe_of_a_source_that_was_gone_before_the_two_met_ends() {
         turn(&mut [&mut waiting]);
         receive::claim(&mut waiting.cx, &selector).err()
     });
-    let unreachable = Error::PeerFailed {
-        peer: Peer(gone),
-        why: PeerFailure::Unreachable,
-    };
+    let unreachable = failed(gone, PeerFailure::Unreachable);
     assert_eq!(outcome, Some(unreachable));
 }
 
 #[test]
 fn a_peer_that_dies_with_a_claim_holds_nobody_up() {
-    let (mut receiver, mut dying) = (open(0), open(0));
-    let (of_dying, at_dying) = attach_both(&mut receiver, &mut dying);
+    let (mut receiver, mut dying, of_dying, at_dying) = met(0);
     send(&mut dying, at_dying, 5);
     let mut claims = claimer(&receiver, of_dying);
     let held = claims.reserve(0).expect("room");
     core::mem::forget(held);
     dying.close();
-    for _ in 0..10 {
-        turn(&mut [&mut receiver]);
-    }
+    turns(10, &mut [&mut receiver]);
     assert!(!receiver.cx.peers.is_alive(of_dying), "it has closed");
     assert_eq!(tags(&mut receiver, of_dying), [5]);
     let mut next = open(0);
@@ -115,8 +103,7 @@ fn a_peer_that_dies_with_a_claim_holds_nobody_up() {
 /// Not even a descriptor of the reserve was free when the two met.
 #[test]
 fn a_process_that_was_not_watched_is_watched_when_there_is_room() {
-    let (mut engine, mut peer) = (open(0), open(0));
-    let (of_peer, _) = attach_both(&mut engine, &mut peer);
+    let (mut engine, _peer, of_peer, _) = met(0);
     without_pidfd(&mut engine, of_peer);
     let [index] = engine.cx.sockets.of_peer(of_peer)[..] else {
         panic!("they have met over one connection");
@@ -144,9 +131,7 @@ fn a_claim_of_a_silent_peer_is_told_of_once() {
     );
     tracing::subscriber::with_default(log.writer(), || {
         until(&mut [&mut receiver], |_| log.count(&line) > 0);
-        for _ in 0..10 {
-            turn(&mut [&mut receiver]);
-        }
+        turns(10, &mut [&mut receiver]);
     });
     assert_eq!(log.count(&line), 1);
     held.publish(frame::EAGER, 6);
@@ -165,9 +150,7 @@ fn a_claim_of_a_peer_that_no_connection_leads_to_is_given_up() {
     core::mem::forget(claims.reserve(0).expect("room"));
     send(&mut sender, at_sender, 5);
     fail_peer(&mut receiver.cx, of_gone, PeerFailure::Died);
-    for _ in 0..10 {
-        turn(&mut [&mut receiver, &mut sender]);
-    }
+    turns(10, &mut [&mut receiver, &mut sender]);
     assert!(
         tags(&mut receiver, of_sender).is_empty(),
         "it may publish yet"
@@ -199,8 +182,7 @@ fn a_goodbye_over_either_of_two_connections_counts() {
 
 #[test]
 fn a_goodbye_counts_though_a_child_of_the_peer_holds_the_connection() {
-    let (mut left, mut leaving) = (open(0), open(0));
-    let (of_leaving, at_leaving) = attach_both(&mut left, &mut leaving);
+    let (mut left, mut leaving, of_leaving, at_leaving) = met(0);
     send(&mut leaving, at_leaving, 5);
     let connections = leaving.cx.sockets.iter();
     // As a child that was forked, and has not begun another program.
@@ -236,10 +218,7 @@ fn who_greets_an_endpoint_that_closes_learns_that_it_has() {
 
 /// What is said of a peer that has closed.
 fn closed(peer: u32) -> crate::Result<bool> {
-    Err(Error::PeerFailed {
-        peer: Peer(peer),
-        why: PeerFailure::Closed,
-    })
+    Err(failed(peer, PeerFailure::Closed))
 }
 
 #[test]
@@ -256,8 +235,7 @@ fn a_private_ring_is_given_on_empty() {
     let held = claims.reserve(0).expect("room");
     turn(&mut [&mut first]);
     send(&mut first, at_first, 4);
-    let why = PeerFailure::Corrupt("for this test".to_owned());
-    fail_peer(&mut receiver.cx, of_first, why);
+    give_up(&mut receiver, of_first);
     receiver.handle_notes();
     held.publish(frame::EAGER, 100);
     let ring_of_next = |receiver: &mut Engine| receiver.cx.peers.get(of_next)?.ring;
@@ -295,14 +273,12 @@ fn ended_process() -> Process {
 /// Fragments of the pool, and the word through which a latency is probed.
 #[test]
 fn what_a_peer_was_given_is_kept_while_its_process_lives() {
-    let (mut owner, mut peer) = (open(0), open(0));
-    let (of_peer, _) = attach_both(&mut owner, &mut peer);
+    let (mut owner, _peer, of_peer, _) = met(0);
     assert!(owner.cx.staging.take_some(of_peer, 1, u64::MAX).is_some());
     let word = owner.cx.memory.take_word().expect("a word");
     let pair = owner.cx.peers.pair(of_peer).expect("a pair");
     pair.latency.begin(word);
-    let why = PeerFailure::Corrupt("for this test".to_owned());
-    fail_peer(&mut owner.cx, of_peer, why);
+    give_up(&mut owner, of_peer);
     turn(&mut [&mut owner]);
     assert_eq!(owner.cx.staging.held_by(of_peer), 1);
     assert!(!owner.cx.memory.is_free_word(word));
@@ -329,9 +305,7 @@ fn a_loan_is_not_lent_again_while_a_receiver_without_a_pidfd_may_read_it() {
     while owner.cx.peers.is_alive(of_receiver) {
         turn(&mut [&mut owner]);
     }
-    for _ in 0..10 {
-        turn(&mut [&mut owner]);
-    }
+    turns(10, &mut [&mut owner]);
     let others: Vec<_> = (0..16).map(|_| owner.borrow_loan(100_000)).collect();
     for other in others {
         assert_ne!(other.expect("a loan").start, start, "it is read");
@@ -344,24 +318,17 @@ fn a_late_welcome_does_not_attach_a_peer_that_failed() {
     let of_late = known(&mut engine, &late);
     assert_eq!(engine.attach(of_late), Ok(false), "it has not answered");
     fail_peer(&mut engine.cx, of_late, PeerFailure::Died);
-    for _ in 0..10 {
-        turn(&mut [&mut late, &mut engine]);
-    }
+    turns(10, &mut [&mut late, &mut engine]);
     assert!(engine.cx.peers.pair(of_late).is_none());
-    let failed = Error::PeerFailed {
-        peer: Peer(of_late),
-        why: PeerFailure::Died,
-    };
+    let failed = failed(of_late, PeerFailure::Died);
     assert_eq!(engine.attach(of_late), Err(failed));
 }
 
 #[test]
 fn a_region_is_not_given_back_while_a_peer_that_was_given_up_may_copy() {
-    let (mut owner, mut peer) = (open(1), open(1));
-    let (of_peer, _) = attach_both(&mut owner, &mut peer);
+    let (mut owner, peer, of_peer, _) = met(1);
     let (region, end_access) = accessed_region(&mut owner, &peer);
-    let why = PeerFailure::Corrupt("for this test".to_owned());
-    fail_peer(&mut owner.cx, of_peer, why);
+    give_up(&mut owner, of_peer);
     start_revoke(&mut owner, region).expect("a region");
     assert_eq!(
         regions::revoked(&mut owner.cx, region),
@@ -377,11 +344,9 @@ fn a_region_is_not_given_back_while_a_peer_that_was_given_up_may_copy() {
 
 #[test]
 fn a_region_is_given_back_when_the_process_of_a_peer_has_ended() {
-    let (mut owner, mut peer) = (open(1), open(1));
-    let (of_peer, _) = attach_both(&mut owner, &mut peer);
+    let (mut owner, peer, of_peer, _) = met(1);
     let (region, _) = accessed_region(&mut owner, &peer);
-    let why = PeerFailure::Corrupt("for this test".to_owned());
-    fail_peer(&mut owner.cx, of_peer, why);
+    give_up(&mut owner, of_peer);
     // Some other process in place of the peer's, which is this one.
     let mut command = Command::new("cat");
     let mut child = command.stdin(Stdio::piped()).spawn().expect("a process");
@@ -412,12 +377,8 @@ fn bytes_to_itself_that_wait_are_counted_until_they_are_received() {
     send(&mut engine, me, 1);
     send(&mut engine, me, 2);
     assert_eq!(engine.cx.counters.unexpected_bytes(), 16);
-    let selector = Selector::from((Peer(me), Tag(1)));
     // SAFETY: no room, and done at once.
-    let posted = unsafe { receive::post_recv(&mut engine.cx, &selector, &[], 0) };
-    assert!(matches!(
-        posted,
-        Ok(Posted::Done(Err(Error::Truncated { .. })))
-    ));
+    let posted = unsafe { post_receive(&mut engine, (Peer(me), 1), &mut []) };
+    assert!(matches!(posted, Posted::Done(Err(Error::Truncated { .. }))));
     assert_eq!(engine.cx.counters.unexpected_bytes(), 8);
 }

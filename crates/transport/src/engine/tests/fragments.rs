@@ -2,11 +2,9 @@
 
 use limic_policy::select::LONGEST_EAGER;
 
-use super::{attach_both, open_fragmenting, tags, turn};
+use super::{attach_both, is_over, open_fragmenting, post_receive, tags, turns};
+use crate::Peer;
 use crate::engine::Engine;
-use crate::engine::protocol::receive;
-use crate::raw::Posted;
-use crate::{Peer, Selector};
 
 /// The endpoint has filled its pool with messages to two peers that compute. What it and a third
 /// one send each other arrives, also the answers that wait behind a message that has begun.
@@ -36,30 +34,20 @@ fn peers_that_take_nothing_leave_room_to_others() {
             .each_ref()
             .map(|data| post(&mut third, of_sender, 3, data));
         // SAFETY: the room outlives the endpoint.
-        let receive = unsafe {
-            let room = [crate::raw::RawSliceMut::from(&mut room[..])];
-            let selector = Selector::from((Peer(of_third), crate::Tag(3)));
-            receive::post_recv(&mut sender.cx, &selector, &room, 0)
-        };
-        for _ in 0..10_000 {
-            turn(&mut [&mut sender, &mut third]);
-        }
-        let done = |engine: &Engine, posted: &Posted| match posted {
-            Posted::Done(outcome) => outcome.is_ok(),
-            Posted::Pending(id) => engine.cx.requests.is_over(*id),
-        };
+        let receive = unsafe { post_receive(&mut sender, (Peer(of_third), 3), &mut room) };
+        turns(10_000, &mut [&mut sender, &mut third]);
         assert!(
-            done(&sender, &there),
+            is_over(&sender, &there),
             "{staging_buffers} buffers: it does not go"
         );
         assert_eq!(tags(&mut third, of_sender), [2]);
         for posted in &backs {
             assert!(
-                done(&third, posted),
+                is_over(&third, posted),
                 "{staging_buffers} buffers: nor does this one"
             );
         }
-        assert!(done(&sender, &receive.expect("alive")));
+        assert!(is_over(&sender, &receive));
         assert_eq!(tags(&mut sender, of_third), [3]);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use limic_records as frame;
 use limic_shm::control::{Channel, MAX_MESSAGE, Received};
 
-use super::{OnEvent, attach_both, claimer, known, open, send, tags, turn, until, wait_for};
+use super::{OnEvent, claimer, known, met, open, send, tags, turn, until, wait_for};
 use crate::engine::Engine;
 use crate::engine::contact::handshake;
 use crate::engine::matching::Liveness;
@@ -92,8 +92,7 @@ fn a_record_that_is_read_before_its_senders_greeting_is_delivered() {
 
 #[test]
 fn bytes_that_are_no_greeting_fail_their_sender_and_hold_nobody_up() {
-    let (mut engine, mut honest) = (open(0), open(0));
-    let (of_honest, at_honest) = attach_both(&mut engine, &mut honest);
+    let (mut engine, mut honest, of_honest, at_honest) = met(0);
     let len = Greeted::by(&mut engine).welcome.len();
     // From the second word on: without the first one it is another kind of message.
     let shorter = (4..len).map(|len| (len, None));
@@ -119,8 +118,7 @@ fn bytes_that_are_no_greeting_fail_their_sender_and_hold_nobody_up() {
 
 #[test]
 fn a_greeting_with_a_word_of_any_value_harms_nobody_else() {
-    let (mut engine, mut honest) = (open(0), open(0));
-    let (of_honest, at_honest) = attach_both(&mut engine, &mut honest);
+    let (mut engine, mut honest, of_honest, at_honest) = met(0);
     let len = Greeted::by(&mut engine).welcome.len();
     for at in (0..len).step_by(4) {
         for word in [0, u32::MAX] {
@@ -171,8 +169,7 @@ fn a_greeting_with_other_descriptors_fails_its_sender() {
 
 #[test]
 fn a_peer_that_says_other_things_all_the_time_and_no_greeting_fails() {
-    let (mut engine, mut honest) = (open(0), open(0));
-    let (of_honest, at_honest) = attach_both(&mut engine, &mut honest);
+    let (mut engine, mut honest, of_honest, at_honest) = met(0);
     let hostile = Greeted::by(&mut engine);
     hostile.say(&[99; 4], &[]);
     let said = AtomicUsize::new(0);

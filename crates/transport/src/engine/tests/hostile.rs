@@ -11,8 +11,8 @@ use limic_shm::control::{Channel, Sent};
 use limic_shm::owner::split::SplitTerms;
 
 use super::{
-    accessed_region, attach_both, claimer, known, open, open_with, post, send, start_revoke, tags,
-    thread_time, turn, until,
+    accessed_region, attach_both, claimer, failed, known, met, open, open_with, outcome, pending,
+    post, post_receive, send, start_revoke, tags, thread_time, turn, turns, until,
 };
 use crate::counters::Event;
 use crate::engine::Engine;
@@ -21,12 +21,12 @@ use crate::engine::envelope::Envelope;
 use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::peer::greeting;
-use crate::engine::protocol::{receive, regions};
+use crate::engine::protocol::regions;
 use crate::engine::request::operation::{Receiving, SplitRead};
 use crate::engine::request::{Incoming, Operation, ReceiveStage};
 use crate::error::PeerFailure;
-use crate::raw::{Posted, RawSliceMut, RequestId};
-use crate::{Error, Peer, Selector, Tag};
+use crate::raw::{Posted, RequestId};
+use crate::{Error, Peer, Selector};
 
 #[test]
 fn a_claim_that_a_living_peer_did_not_make_holds_nobody_up() {
@@ -44,8 +44,7 @@ fn a_claim_that_a_living_peer_did_not_make_holds_nobody_up() {
 
 #[test]
 fn a_claim_in_the_name_of_its_receiver_holds_nobody_up() {
-    let (mut receiver, mut sender) = (open(0), open(0));
-    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    let (mut receiver, mut sender, of_sender, at_sender) = met(0);
     let own = receiver.myself().0;
     let mut forger = claimer(&receiver, own);
     core::mem::forget(forger.reserve(0).expect("room"));
@@ -57,8 +56,7 @@ fn a_claim_in_the_name_of_its_receiver_holds_nobody_up() {
 
 #[test]
 fn a_claim_that_a_peer_makes_after_it_denied_another_one_is_waited_for() {
-    let (mut receiver, mut sender) = (open(0), open(0));
-    let (of_sender, _) = attach_both(&mut receiver, &mut sender);
+    let (mut receiver, mut sender, of_sender, _) = met(0);
     let mut claims = claimer(&receiver, of_sender);
     core::mem::forget(claims.reserve(0).expect("a forged one"));
     // It denies the first one; meanwhile it is preempted behind its next claim.
@@ -67,9 +65,7 @@ fn a_claim_that_a_peer_makes_after_it_denied_another_one_is_waited_for() {
         let questions = engines[0].cx.peers.questions.get(&of_sender);
         questions.is_some_and(|questions| questions.answered > 0)
     });
-    for _ in 0..10 {
-        turn(&mut [&mut receiver]);
-    }
+    turns(10, &mut [&mut receiver]);
     held.publish(frame::EAGER, 6);
     until(&mut [&mut receiver, &mut sender], |engines| {
         tags(engines[0], of_sender) == [6]
@@ -92,8 +88,7 @@ fn a_region_comes_back_though_a_peer_that_does_nothing_says_that_it_accesses_it(
 
 #[test]
 fn a_region_that_a_stopped_peer_accesses_is_given_up() {
-    let (mut owner, mut peer) = (open(1), open(1));
-    let (of_peer, _) = attach_both(&mut owner, &mut peer);
+    let (mut owner, peer, of_peer, _) = met(1);
     let (region, _) = accessed_region(&mut owner, &peer);
     let in_use = Error::RegionInUse {
         peer: Peer(of_peer),
@@ -140,9 +135,7 @@ fn a_buffer_is_kept_while_its_sender_writes_there_whatever_came_over_the_socket(
         until(&mut [&mut owner], |engines| {
             !engines[0].cx.peers.is_alive(numbers.0)
         });
-        for _ in 0..10 {
-            turn(&mut [&mut owner]);
-        }
+        turns(10, &mut [&mut owner]);
         assert!(owner.cx.requests.take_done(slot).is_none(), "{said:?}");
         let copies = &sender.cx.transfers.splits.outgoing;
         copies.done(0, 1);
@@ -154,8 +147,7 @@ fn a_buffer_is_kept_while_its_sender_writes_there_whatever_came_over_the_socket(
 
 #[test]
 fn records_that_make_no_sense_are_counted_and_their_peer_fails_once() {
-    let (mut receiver, mut flooding) = (open(0), open(0));
-    let (of_flooding, at_flooding) = attach_both(&mut receiver, &mut flooding);
+    let (mut receiver, mut flooding, of_flooding, at_flooding) = met(0);
     for _ in 0..20 {
         outbox::control(
             &mut flooding.cx,
@@ -193,8 +185,7 @@ fn a_flood_of_connections_leaves_turns_to_others() {
 
 #[test]
 fn a_flood_of_messages_leaves_turns_to_others() {
-    let (mut engine, mut flooding) = (open(0), open(0));
-    let (of_flooding, _) = attach_both(&mut engine, &mut flooding);
+    let (mut engine, flooding, of_flooding, _) = met(0);
     let connection = flooding.cx.sockets.iter().next().expect("a connection");
     for _ in 0..100 {
         let _ = connection.channel.send(&[99; 4], &[]).expect("sent");
@@ -224,8 +215,7 @@ fn a_flood_of_messages_is_not_read_to_find_an_arena_of_another_peer() {
 fn an_endpoint_rests_from_a_flood_over_its_sockets_and_hears_its_bell() {
     /// No rest is as long.
     const LONG: Duration = Duration::from_millis(8);
-    let (mut engine, mut flooding) = (open(0), open(0));
-    let (of_flooding, _) = attach_both(&mut engine, &mut flooding);
+    let (mut engine, flooding, of_flooding, _) = met(0);
     for _ in 0..100 {
         let second_ago = Instant::now().checked_sub(Duration::from_secs(1));
         engine.cx.sockets.end_visit(second_ago.expect("a time"));
@@ -246,8 +236,7 @@ fn an_endpoint_rests_from_a_flood_over_its_sockets_and_hears_its_bell() {
 
 #[test]
 fn one_identity_has_few_connections() {
-    let (mut engine, mut greedy) = (open(0), open(0));
-    let (of_greedy, of_engine) = attach_both(&mut engine, &mut greedy);
+    let (mut engine, greedy, of_greedy, of_engine) = met(0);
     let hello = crate::engine::contact::handshake::greeting(&greedy.cx, greeting::HELLO, of_engine);
     let held: Vec<_> = (0..40)
         .map(|_| greet(&mut engine, &greedy, &hello))
@@ -263,8 +252,7 @@ fn one_identity_has_few_connections() {
 /// The end of one is a reason to read the others, which have ended too.
 #[test]
 fn connections_of_a_peer_that_end_at_once_end_it() {
-    let (mut engine, mut greedy) = (open(0), open(0));
-    let (of_greedy, of_engine) = attach_both(&mut engine, &mut greedy);
+    let (mut engine, greedy, of_greedy, of_engine) = met(0);
     let hello = crate::engine::contact::handshake::greeting(&greedy.cx, greeting::HELLO, of_engine);
     let held: Vec<_> = (0..8)
         .map(|_| greet(&mut engine, &greedy, &hello))
@@ -312,8 +300,7 @@ fn endpoints_that_have_closed_do_not_count_for_their_process() {
 
 #[test]
 fn one_process_invents_no_endless_row_of_peers() {
-    let (mut engine, mut greedy) = (open(0), open(0));
-    let (_, of_engine) = attach_both(&mut engine, &mut greedy);
+    let (mut engine, greedy, _, of_engine) = met(0);
     let mut hello =
         crate::engine::contact::handshake::greeting(&greedy.cx, greeting::HELLO, of_engine);
     let mut known = engine.cx.peers.len();
@@ -342,10 +329,8 @@ fn a_sleep_takes_no_longer_the_more_peers_are_gone() {
     const MANY: u32 = 200_000;
     let mut engine = open(0);
     let mut address = engine.cx.identity.address;
-    let selector = Selector::any();
     // SAFETY: no room.
-    let posted = unsafe { receive::post_recv(&mut engine.cx, &selector, &[], 0) };
-    assert!(matches!(posted, Ok(Posted::Pending(_))), "{posted:?}");
+    pending(unsafe { post_receive(&mut engine, Selector::any(), &mut []) });
     let [few, many] = [FEW, MANY].map(|count| {
         while engine.cx.peers.len() < count {
             address.id = address.id.wrapping_add(1);
@@ -379,15 +364,10 @@ fn a_copy_out_of_a_buffer_that_its_sender_has_back_is_no_message() {
     let mut data = vec![1_u8; 4 << 20];
     let mut room = vec![0_u8; 4 << 20];
     // SAFETY: the sender closes before the data changes.
-    let sent = unsafe { post(&mut sender, at_sender, 3, &data) };
-    assert!(matches!(sent, Posted::Pending(_)));
-    let selector = Selector::from((Peer(of_sender), Tag(3)));
-    let into = [RawSliceMut::from(&mut room[..])];
+    pending(unsafe { post(&mut sender, at_sender, 3, &data) });
     // SAFETY: the room stays until the receive is over.
-    let posted = unsafe { receive::post_recv(&mut receiver.cx, &selector, &into, 0) };
-    let Ok(Posted::Pending(id)) = posted else {
-        panic!("it cannot be over: {posted:?}");
-    };
+    let posted = unsafe { post_receive(&mut receiver, (Peer(of_sender), 3), &mut room) };
+    let id = pending(posted);
     let slot = receiver.cx.requests.find(id).expect("a receive");
     let half = |engine: &mut Engine| match engine.cx.requests.get(slot) {
         Operation::Receive(receiving) => match receiving.stage {
@@ -401,16 +381,8 @@ fn a_copy_out_of_a_buffer_that_its_sender_has_back_is_no_message() {
     });
     sender.close();
     data.fill(2);
-    let mut outcome = None;
-    until(&mut [&mut receiver], |engines| {
-        outcome = engines[0].test(id);
-        outcome.is_some()
-    });
-    let closed = Error::PeerFailed {
-        peer: Peer(of_sender),
-        why: PeerFailure::Closed,
-    };
-    assert_eq!(outcome, Some(Err(closed)));
+    let outcome = outcome(&mut [&mut receiver], Posted::Pending(id));
+    assert_eq!(outcome, Err(failed(of_sender, PeerFailure::Closed)));
 }
 
 #[test]
@@ -440,10 +412,7 @@ fn a_peer_that_died_before_it_was_accepted_is_dead_though_its_child_holds_the_so
     assert_eq!(status, 0, "the child greeted");
     until(&mut [&mut left], |engines| engines[0].cx.peers.len() > 0);
     until(&mut [&mut left], |engines| !engines[0].cx.peers.is_alive(0));
-    let died = Err(Error::PeerFailed {
-        peer: Peer(0),
-        why: PeerFailure::Died,
-    });
+    let died = Err(failed(0, PeerFailure::Died));
     assert_eq!(left.attach(0), died);
     drop(held);
     let _ = known(&mut open(0), &left);

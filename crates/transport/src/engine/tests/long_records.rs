@@ -3,25 +3,21 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
 
 use limic_policy::Path;
 use limic_records::{self as frame, ClearToSend, Done, Offer};
 
 use super::networks::{call, listening};
-use super::{known, post, send, tags, turn};
+use super::{known, pending, post, send, tags};
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
 use crate::engine::matching::unexpected_store::UnexpectedBody;
 use crate::engine::peer::greeting;
-use crate::engine::protocol::receive;
 use crate::error::PeerFailure;
-use crate::raw::{Posted, RawSliceMut, RequestId};
+use crate::raw::RequestId;
 use crate::settings::FabricUse;
-use crate::{Address, Error, Peer, Selector, Tag};
+use crate::{Address, Error, Peer};
 
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest record.
 const LONGEST: usize = 1 << 20;
 /// More of a record than has to be there before its beginning is believed.
@@ -140,15 +136,10 @@ fn met() -> (Engine, Raw) {
 fn post_receive(engine: &mut Engine, from: u32, room: usize) -> (RequestId, &'static [u8]) {
     let room: &'static mut [u8] = vec![0; room].leak();
     let bytes: *const [u8] = room;
-    let selector = Selector::from((Peer(from), Tag(5)));
-    let into = [RawSliceMut::from(room)];
     // SAFETY: the room is there for ever, and nobody writes there but the receive.
-    let posted = unsafe { receive::post_recv(&mut engine.cx, &selector, &into, 0) };
-    let Ok(Posted::Pending(id)) = posted else {
-        panic!("nothing has come: {posted:?}");
-    };
+    let posted = unsafe { super::post_receive(engine, (Peer(from), 5), room) };
     // SAFETY: it is read when the receive is over.
-    (id, unsafe { &*bytes })
+    (pending(posted), unsafe { &*bytes })
 }
 
 #[track_caller]
@@ -163,19 +154,13 @@ fn still_serves(engine: &mut Engine) {
     let mut honest = listening(FabricUse::TcpOnly);
     let there = known(&mut honest, engine);
     let here = known(engine, &honest);
-    let since = Instant::now();
-    while honest.attach(there) != Ok(true) || !engine.cx.peers.is_alive(here) {
-        assert!(since.elapsed() < PATIENCE, "nobody is let in");
-        turn(&mut [engine, &mut honest]);
-    }
+    super::until(&mut [engine, &mut honest], |engines| {
+        engines[1].attach(there) == Ok(true) && engines[0].cx.peers.is_alive(here)
+    });
     send(&mut honest, there, 77);
-    let mut came = Vec::new();
-    while came.is_empty() {
-        assert!(since.elapsed() < PATIENCE, "nothing comes");
-        turn(&mut [engine, &mut honest]);
-        came = tags(engine, here);
-    }
-    assert_eq!(came, [77]);
+    super::until(&mut [engine, &mut honest], |engines| {
+        tags(engines[0], here) == [77]
+    });
 }
 
 /// Bytes kept, and room for more, of the one unexpected message that has come in part.
@@ -303,8 +288,7 @@ fn a_message_is_not_received_in_the_middle_of_a_record() {
     let (mut engine, mut raw) = met();
     let data: &'static [u8] = vec![7; 64 * LONGEST].leak();
     // SAFETY: the data stays for ever.
-    let posted = unsafe { post(&mut engine, raw.number, 5, data) };
-    assert!(matches!(posted, Posted::Pending(_)), "{posted:?}");
+    pending(unsafe { post(&mut engine, raw.number, 5, data) });
     let offer = raw.hear(&mut engine, frame::READY_TO_SEND);
     let clear = ClearToSend {
         send: offer[0],
@@ -319,7 +303,6 @@ fn a_message_is_not_received_in_the_middle_of_a_record() {
         clear.encode().words(),
     );
     // It reads nothing, so that the socket is full.
-    let before = Instant::now();
     let mut packets = u64::MAX;
     until(&mut engine, |engine| {
         let counted = engine
@@ -327,7 +310,6 @@ fn a_message_is_not_received_in_the_middle_of_a_record() {
             .event(crate::counters::Event::NetworkPackets);
         counted > 1 && core::mem::replace(&mut packets, counted) == counted
     });
-    assert!(before.elapsed() < PATIENCE);
     let done = Done::Received(Path::Network).encode(offer[0]);
     raw.words(done.kind, done.tag, done.words());
     let why = why_gone(&mut engine, raw.number);

@@ -31,12 +31,14 @@ use limic_shm::sync::Ordering;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Engine;
+use super::contact::failure::fail_peer;
 use super::protocol::attempt;
 use super::protocol::{receive, regions};
 use super::request::sent;
-use crate::raw::{Posted, RawSlice, RegionId, SendOptions};
+use crate::error::{Outcome, PeerFailure};
+use crate::raw::{Posted, RawSlice, RawSliceMut, RegionId, RequestId, SendOptions};
 use crate::settings::SettingsBuilder;
-use crate::{Peer, Selector, Settings};
+use crate::{Error, Peer, Selector, Settings};
 
 /// An endpoint with so many private rings.
 fn open(private_rings: u32) -> Engine {
@@ -77,6 +79,13 @@ fn thread_time() -> Duration {
 
 /// Longer than anything takes that is waited for here.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Gives so many turns.
+fn turns(count: u32, engines: &mut [&mut Engine]) {
+    for _ in 0..count {
+        turn(engines);
+    }
+}
 
 /// Waits until something is so.
 #[track_caller]
@@ -121,6 +130,61 @@ unsafe fn post(from: &mut Engine, to: u32, tag: u64, data: &[u8]) -> Posted {
     posted.expect("alive")
 }
 
+/// Posts a receive.
+///
+/// # Safety
+/// The room stays until the receive is done, or the endpoint is gone.
+unsafe fn post_receive(engine: &mut Engine, from: impl Into<Selector>, room: &mut [u8]) -> Posted {
+    let into = [RawSliceMut::from(room)];
+    // SAFETY: the caller's promise.
+    let posted = unsafe { receive::post_recv(&mut engine.cx, &from.into(), &into, 0) };
+    posted.expect("alive")
+}
+
+/// The request of what cannot be over when it is posted.
+#[track_caller]
+fn pending(posted: Posted) -> RequestId {
+    match posted {
+        Posted::Pending(id) => id,
+        over => panic!("it cannot be over: {over:?}"),
+    }
+}
+
+/// Whether an operation is over, and well if it was when it was posted.
+fn is_over(engine: &Engine, posted: &Posted) -> bool {
+    match posted {
+        Posted::Done(outcome) => outcome.is_ok(),
+        Posted::Pending(id) => engine.cx.requests.is_over(*id),
+    }
+}
+
+/// What becomes of an operation of the first of these endpoints.
+#[track_caller]
+fn outcome(engines: &mut [&mut Engine], posted: Posted) -> Outcome {
+    let id = match posted {
+        Posted::Pending(id) => id,
+        Posted::Done(outcome) => return outcome,
+    };
+    let mut outcome = None;
+    until(engines, |engines| {
+        outcome = engines[0].test(id);
+        outcome.is_some()
+    });
+    outcome.expect("it is over")
+}
+
+/// Gives a peer up that lives.
+fn give_up(engine: &mut Engine, peer: u32) {
+    let why = PeerFailure::Corrupt("for this test".to_owned());
+    fail_peer(&mut engine.cx, peer, why);
+}
+
+/// What is said of a peer that has failed.
+fn failed(peer: u32, why: PeerFailure) -> Error {
+    let peer = Peer(peer);
+    Error::PeerFailed { peer, why }
+}
+
 /// Sends eight bytes at once.
 fn send(from: &mut Engine, to: u32, tag: u64) {
     // SAFETY: it is done when the call returns, or the test fails.
@@ -135,6 +199,13 @@ fn attach_both(a: &mut Engine, b: &mut Engine) -> (u32, u32) {
         turn(&mut [a, b]);
     }
     (of_b, of_a)
+}
+
+/// Two endpoints with so many private rings, which have met; and the number of each at the other.
+fn met(private_rings: u32) -> (Engine, Engine, u32, u32) {
+    let (mut a, mut b) = (open(private_rings), open(private_rings));
+    let (of_b, of_a) = attach_both(&mut a, &mut b);
+    (a, b, of_b, of_a)
 }
 
 /// A region of 100 bytes of 1, which a peer is in the middle of accessing, and what ends that.

@@ -8,7 +8,8 @@ use limic_fabric::{Part, Provider};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
-    Log, PATIENCE, attach_both, known, open, open_with, post, send, tags, turn, until, wait_for,
+    Log, PATIENCE, attach_both, known, open, open_with, pending, post, send, tags, turn, until,
+    wait_for,
 };
 use crate::counters::Event;
 use crate::engine::Engine;
@@ -83,9 +84,7 @@ fn a_peer_that_reads_nothing_holds_up_no_other_wait() {
         let own = one.cx.identity.address.to_bytes();
         let me = one.connect(&own).expect("an address");
         // SAFETY: the data stays longer than the endpoints.
-        let Posted::Pending(id) = (unsafe { post(&mut one, me.0, 1, &data) }) else {
-            panic!("it is too long to be kept");
-        };
+        let id = pending(unsafe { post(&mut one, me.0, 1, &data) });
         one.cancel(id).expect("known");
         assert_eq!(one.wait(id).err(), Some(Error::Cancelled));
         until(&mut [&mut one, &mut other], |engines| {
@@ -238,10 +237,7 @@ fn elsewhere() -> (Address, TcpListener) {
 fn failure_at(engine: &mut Engine, address: &Address, mut turn: impl FnMut()) -> PeerFailure {
     let peer = engine.connect(&address.to_bytes()).expect("an address");
     // SAFETY: the data stays for ever.
-    let posted = unsafe { post(engine, peer.0, 1, &[7; 8]) };
-    let Posted::Pending(send) = posted else {
-        panic!("it has not been met: {posted:?}");
-    };
+    let send = pending(unsafe { post(engine, peer.0, 1, &[7; 8]) });
     while engine.cx.peers.alive(peer.0).is_ok() {
         engine.poll_sockets();
         engine.progress();

@@ -10,14 +10,13 @@ use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
 use super::{
-    Log, attach_both, open, open_with, send, start_revoke, tags, thread_time, turn, until,
+    Log, attach_both, give_up, open, open_with, outcome, pending, send, start_revoke, tags,
+    thread_time, turn, until,
 };
 use crate::engine::Engine;
-use crate::engine::contact::failure::fail_peer;
 use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};
-use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
 use crate::{Endpoint, Error, HybridEndpoint, Peer, Settings};
 
@@ -101,15 +100,9 @@ fn access_with_the_owners_help_counts_at_the_side_that_asked() {
         ]
     };
     for posted in posted {
-        let Ok(Posted::Pending(id)) = posted else {
-            panic!("the owner has to help: {posted:?}");
-        };
-        let outcome = loop {
-            turn(&mut [&mut owner, &mut peer]);
-            if let Some(outcome) = peer.test(id) {
-                break outcome;
-            }
-        };
+        // The owner has to help.
+        let posted = Posted::Pending(pending(posted.expect("alive")));
+        let outcome = outcome(&mut [&mut peer, &mut owner], posted);
         assert!(outcome.is_ok(), "{outcome:?}");
     }
     let counters = [&owner, &peer].map(|engine| engine.cx.counters.page().counters);
@@ -131,7 +124,7 @@ fn accesses_beyond_those_that_the_owner_helps_with_at_a_time_wait_and_are_done()
     let (_, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
     let data = [2_u8; 8];
     let mut room = [0_u8; 8];
-    let mut pending = Vec::new();
+    let mut accesses = Vec::new();
     for at in 0..ACCESSES {
         // SAFETY: both outlive the accesses, which are waited for.
         let posted = unsafe {
@@ -143,21 +136,13 @@ fn accesses_beyond_those_that_the_owner_helps_with_at_a_time_wait_and_are_done()
                 rma::post_write(&mut peer.cx, of_owner, key, 8, &data)
             }
         };
-        let Ok(Posted::Pending(id)) = posted else {
-            panic!("the owner has to help: {posted:?}");
-        };
-        pending.push(id);
+        accesses.push(pending(posted.expect("alive")));
         owner.progress();
         let served = owner.cx.peers.get(of_peer).expect("known").served;
         assert!(served <= rma::MOST_ASKED, "{served}: the others wait");
     }
-    for id in pending {
-        let outcome = loop {
-            if let Some(outcome) = peer.test(id) {
-                break outcome;
-            }
-            turn(&mut [&mut owner, &mut peer]);
-        };
+    for id in accesses {
+        let outcome = outcome(&mut [&mut peer, &mut owner], Posted::Pending(id));
         assert!(outcome.is_ok(), "{outcome:?}");
     }
     assert!(owner.cx.peers.is_alive(of_peer));
@@ -195,10 +180,8 @@ fn post_reads(
     let post = |_| {
         let room = [RawSliceMut::from(&mut *room)];
         // SAFETY: the room outlives the accesses, which are waited for.
-        match unsafe { rma::post_read(&mut peer.cx, owner, key, 0, &room) } {
-            Ok(Posted::Pending(id)) => id,
-            posted => panic!("the owner has to help: {posted:?}"),
-        }
+        let posted = unsafe { rma::post_read(&mut peer.cx, owner, key, 0, &room) };
+        pending(posted.expect("alive"))
     };
     (0..count).map(post).collect()
 }
@@ -276,8 +259,7 @@ fn a_turn_takes_no_longer_the_more_reads_of_a_region_wait() {
         turns.min().expect("a turn")
     });
     assert!(many < few * 5, "{many:?} for {MANY}, {few:?} for {FEW}");
-    let why = PeerFailure::Corrupt("for this test".to_owned());
-    fail_peer(&mut owner.cx, of_peer, why);
+    give_up(&mut owner, of_peer);
     assert_eq!(owner.revoke(region).map(|memory| memory.len()), Ok(LEN));
 }
 
@@ -295,9 +277,7 @@ fn begun_and_stopped(began: Duration, begin: fn(&mut Engine, (u32, u64), &mut [u
     let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
     let (region, key) = regions::expose(&mut owner.cx, vec![1; LONG]).expect("a region");
     let mut bytes = vec![2_u8; LONG];
-    let Posted::Pending(access) = begin(&mut peer, (of_owner, key), &mut bytes) else {
-        panic!("the owner has to help");
-    };
+    let access = pending(begin(&mut peer, (of_owner, key), &mut bytes));
     peer.progress();
     until(&mut [&mut owner], |engines| {
         engines[0].cx.regions.is_used(region).expect("a region")
@@ -314,12 +294,8 @@ fn begun_and_stopped(began: Duration, begin: fn(&mut Engine, (u32, u64), &mut [u
         revoked != Ok(None)
     });
     assert_eq!(revoked, Err(in_use));
-    let mut outcome = None;
-    until(&mut [&mut owner, &mut peer], |engines| {
-        outcome = engines[1].test(access);
-        outcome.is_some()
-    });
-    assert!(outcome.is_some_and(|outcome| outcome.is_ok()));
+    let outcome = outcome(&mut [&mut peer, &mut owner], Posted::Pending(access));
+    assert!(outcome.is_ok(), "{outcome:?}");
     let memory = owner.revoke(region).expect("nobody uses it any more");
     assert_eq!(memory, bytes);
 }

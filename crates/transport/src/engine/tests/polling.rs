@@ -2,11 +2,9 @@
 
 use core::time::Duration;
 
-use super::{Log, attach_both, open, open_with, until};
+use super::{Log, attach_both, open, open_with, pending, post_receive, until};
+use crate::Peer;
 use crate::engine::Engine;
-use crate::engine::protocol::receive;
-use crate::raw::Posted;
-use crate::{Peer, Selector, Tag};
 
 #[test]
 fn who_polls_in_vain_for_long_says_once_for_what() {
@@ -27,10 +25,8 @@ fn who_polls_in_vain_for_long_says_once_for_what() {
             poll(&mut engine);
         }
         assert_eq!(log.count("calls that poll"), 0, "it waits for nothing");
-        let selector = Selector::from((Peer(of_other), Tag(5)));
         // SAFETY: no room.
-        let posted = unsafe { receive::post_recv(&mut engine.cx, &selector, &[], 0) };
-        assert!(matches!(posted, Ok(Posted::Pending(_))), "{posted:?}");
+        pending(unsafe { post_receive(&mut engine, (Peer(of_other), 5), &mut []) });
         until(&mut [&mut engine], |engines| {
             poll(engines[0]);
             log.count(&line) > 0

@@ -4,34 +4,24 @@ use limic_policy::select::LONGEST_EAGER;
 use limic_records::{self as frame, ControlRecord};
 use limic_shm::bytes::ReceiveBuffer;
 
-use super::{attach_both, open, open_fragmenting, post, tags, turn};
+use super::{attach_both, open_fragmenting, post, tags, turn, turns};
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::bypass::receive::Bypass;
 use crate::engine::outbox;
 use crate::engine::protocol::attempt;
-use crate::error::PeerFailure;
+use crate::error::{Outcome, PeerFailure};
 use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
 use crate::{Peer, Selector, Tag};
 
 #[test]
 fn a_message_with_a_word_that_a_receive_waits_for_is_not_unexpected() {
-    let (mut receiver, mut sender) = (open(1), open(1));
-    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
-    for _ in 0..10 {
-        super::send(&mut sender, at_sender, 1);
-        turn(&mut [&mut receiver, &mut sender]);
-    }
-    assert_eq!(tags(&mut receiver, of_sender).len(), 10);
+    let (mut receiver, mut sender, of_sender, at_sender) = long_pair(2);
     assert!(receiver.rings.private_ring_of(of_sender).is_some());
-    let before = receiver
-        .cx
-        .counters
-        .page()
-        .counters
-        .event(Event::Unexpected);
+    let unexpected = |receiver: &Engine| receiver.counters().event(Event::Unexpected);
+    let before = unexpected(&receiver);
     let (data, mut room) = ([5_u8; 8], [0_u8; 8]);
-    // SAFETY: both outlive the calls, after which they are done.
+    // SAFETY: the data outlives the call, after which it is done.
     let received = unsafe {
         let data = [RawSlice::from(&data[..])];
         assert!(attempt::whole(
@@ -41,18 +31,11 @@ fn a_message_with_a_word_that_a_receive_waits_for_is_not_unexpected() {
             Some(77),
             &data
         ));
-        let room = [RawSliceMut::from(&mut room[..])];
-        receiver.recv_blocking(&Selector::from((Peer(of_sender), Tag(2))), &room)
+        receive_now(&mut receiver, of_sender, &mut room)
     };
     assert_eq!(received.expect("it was sent").immediate, Some(77));
     assert_eq!(room, data);
-    let unexpected = receiver
-        .cx
-        .counters
-        .page()
-        .counters
-        .event(Event::Unexpected);
-    assert_eq!(unexpected, before);
+    assert_eq!(unexpected(&receiver), before);
 }
 
 /// A receiver and a sender with a private ring to it, and so many staging buffers of 16 KiB; and
@@ -66,6 +49,13 @@ fn long_pair(staging_buffers: u32) -> (Engine, Engine, u32, u32) {
     }
     assert_eq!(tags(&mut receiver, of_sender).len(), 10);
     (receiver, sender, of_sender, at_sender)
+}
+
+/// Receives a message with the tag 2.
+fn receive_now(receiver: &mut Engine, from: u32, room: &mut [u8]) -> Outcome {
+    let room = [RawSliceMut::from(room)];
+    // SAFETY: the room outlives the call.
+    unsafe { receiver.recv_blocking(&Selector::from((Peer(from), Tag(2))), &room) }
 }
 
 /// A sender has too small a pool for its message of 64 KiB, of which a receive takes the first
@@ -96,11 +86,7 @@ fn a_message_in_fragments_goes_straight_into_its_room() {
         let sent = unsafe { post(&mut sender, at_sender, 2, &data[..len]) };
         assert!(matches!(sent, Posted::Done(Ok(_))), "{sent:?}");
         let mut room = vec![0; len + 100];
-        // SAFETY: the room outlives the call.
-        let received = unsafe {
-            let room = [RawSliceMut::from(&mut room[..])];
-            receiver.recv_blocking(&Selector::from((Peer(of_sender), Tag(2))), &room)
-        };
+        let received = receive_now(&mut receiver, of_sender, &mut room);
         assert_eq!(received.expect("it was sent").len, len as u64);
         assert_eq!(room[..len], data[..len]);
         assert!(room[len..].iter().all(|&byte| byte == 0));
@@ -113,9 +99,7 @@ fn what_comes_late_of_a_message_in_fragments_comes_in_the_ordinary_way() {
     let data = vec![9; LONGEST_EAGER as usize];
     let mut room = vec![0; data.len()];
     let (mut receiver, mut sender, id) = begun(&data, &mut room);
-    for _ in 0..10_000 {
-        turn(&mut [&mut receiver, &mut sender]);
-    }
+    turns(10_000, &mut [&mut receiver, &mut sender]);
     assert_eq!(
         receiver.wait(id).expect("it was sent").len,
         data.len() as u64
@@ -144,11 +128,7 @@ fn a_message_in_fragments_that_is_longer_than_its_room_is_cut() {
     let sent = unsafe { post(&mut sender, at_sender, 2, &data) };
     assert!(matches!(sent, Posted::Done(Ok(_))), "{sent:?}");
     let mut room = vec![0; 10 << 10];
-    // SAFETY: the room outlives the call.
-    let received = unsafe {
-        let room = [RawSliceMut::from(&mut room[..])];
-        receiver.recv_blocking(&Selector::from((Peer(of_sender), Tag(2))), &room)
-    };
+    let received = receive_now(&mut receiver, of_sender, &mut room);
     assert!(
         matches!(received, Err(crate::Error::Truncated { .. })),
         "{received:?}"

@@ -5,7 +5,7 @@ use core::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
 
-use super::{accessed_region, attach_both, open, send, tags, wait_for};
+use super::{accessed_region, attach_both, met, open, send, tags, wait_for};
 use crate::engine::Engine;
 use crate::engine::peer::sockets::TIMER;
 use crate::engine::progress::work;
@@ -23,8 +23,7 @@ fn becomes_readable(engine: &Engine, seconds: i64) -> bool {
 
 #[test]
 fn who_polls_the_descriptor_is_rung() {
-    let (mut a, mut b) = (open(1), open(1));
-    let (of_b, _) = attach_both(&mut a, &mut b);
+    let (mut a, mut b, of_b, _) = met(1);
     wait_for(|| b.arm_for_poll());
     // Its own look around would make it readable too.
     let (wakeup, events) = (&mut b.cx.wakeup, b.cx.sockets.events());
@@ -44,8 +43,7 @@ fn who_polls_the_descriptor_looks_around_though_nobody_rings() {
 
 #[test]
 fn an_endpoint_whose_bell_a_peer_has_shut_down_sleeps_and_misses_nothing() {
-    let (mut a, mut b) = (open(1), open(1));
-    let (of_b, at_b) = attach_both(&mut a, &mut b);
+    let (mut a, mut b, of_b, at_b) = met(1);
     shutdown(b.cx.sockets.doorbell().for_peers(), Shutdown::Both).expect("a socket");
     b.poll_sockets();
     wait_for(|| b.arm_for_poll());

@@ -5,12 +5,13 @@ use limic_policy::select::LONGEST_RECYCLED;
 use limic_pools::staging::{IDLE_LOOKS, Lease, MOST_BY_PEER};
 use limic_records::{self as frame, ControlRecord};
 
-use super::{attach_both, open_fragmenting, open_with, post, tags, turn};
+use super::{
+    attach_both, is_over, open_fragmenting, open_with, post, post_receive, tags, turn, turns,
+};
+use crate::Peer;
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
-use crate::engine::protocol::receive;
-use crate::raw::{Posted, RawSliceMut};
-use crate::{Peer, Selector, Tag};
+use crate::raw::Posted;
 
 /// Two endpoints that have met, and move messages as two processes would; the number of each at the
 /// other.
@@ -26,22 +27,12 @@ fn pass(from: &mut Engine, to: u32, other: &mut Engine, source: u32, len: usize,
     let mut room = vec![0; len];
     // SAFETY: both are done when this returns, or the test fails.
     let (receive, send) = unsafe {
-        let selector = Selector::from((Peer(source), Tag(1)));
-        let receive = receive::post_recv(
-            &mut other.cx,
-            &selector,
-            &[RawSliceMut::from(&mut room[..])],
-            0,
-        );
-        (receive.expect("alive"), post(from, to, 1, &data))
-    };
-    let is_done = |engine: &Engine, posted: &Posted| match posted {
-        Posted::Done(outcome) => outcome.is_ok(),
-        Posted::Pending(id) => engine.cx.requests.is_over(*id),
+        let receive = post_receive(other, (Peer(source), 1), &mut room);
+        (receive, post(from, to, 1, &data))
     };
     for _ in 0..10_000 {
         turn(&mut [from, other]);
-        if is_done(from, &send) && is_done(other, &receive) {
+        if is_over(from, &send) && is_over(other, &receive) {
             assert_eq!(room, data);
             return;
         }
@@ -125,9 +116,7 @@ fn a_long_answer_for_which_nobody_waits_is_not_repeated_at_once() {
     // SAFETY: it is done when the turns are over, or the test fails.
     let sent = unsafe { post(&mut a, of_b, 7, &data) };
     assert!(matches!(sent, Posted::Done(Ok(_))), "{sent:?}");
-    for _ in 0..100 {
-        turn(&mut [&mut a, &mut b]);
-    }
+    turns(100, &mut [&mut a, &mut b]);
     assert_eq!(tags(&mut b, of_a), [7]);
     assert_eq!(eager(&a), before + 1);
     exchange(&mut a, &mut b, 10);
@@ -278,9 +267,7 @@ fn who_names_buffers_that_are_not_there_fails() {
         let (mut victim, mut peer, of_peer, of_victim) = pair();
         let pair = peer.cx.peers.pair(of_victim).expect("attached");
         assert!(pair.out.push_control(&control));
-        for _ in 0..10 {
-            turn(&mut [&mut victim]);
-        }
+        turns(10, &mut [&mut victim]);
         assert!(!victim.cx.peers.is_alive(of_peer), "{what}");
     }
 }
@@ -301,9 +288,7 @@ fn a_buffer_comes_back_once() {
         let control = ControlRecord::new(frame::EAGER_STAGED, tag, descriptor.words());
         assert!(pair.out.push_control(&control));
     }
-    for _ in 0..10 {
-        turn(&mut [&mut b]);
-    }
+    turns(10, &mut [&mut b]);
     assert_eq!(tags(&mut b, of_a), [7]);
     assert!(!b.cx.peers.is_alive(of_a));
     b.cx.staging.forget_peer(of_a);

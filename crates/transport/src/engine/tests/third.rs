@@ -10,13 +10,12 @@ use limic_shm::owner::split::SplitTerms;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::shared::SharedProducer;
 
-use super::{attach_both, claimer, open_with, post, turn};
+use super::{attach_both, claimer, open_with, pending, post, post_receive, turn};
+use crate::Peer;
 use crate::engine::Engine;
-use crate::engine::protocol::receive;
 use crate::engine::request::{Operation, ReceiveStage, SendStage};
 use crate::error::Outcome;
-use crate::raw::{Posted, RawSliceMut, RequestId};
-use crate::{Peer, Selector, Tag};
+use crate::raw::RequestId;
 
 const LEN: usize = 4 << 20;
 /// Longer than anything here takes.
@@ -74,23 +73,16 @@ impl Pair {
     /// The sender offers the message.
     pub(super) fn offer(&mut self) -> RequestId {
         // SAFETY: the data stays as long as the endpoint.
-        let posted = unsafe { post(&mut self.sender, self.of_receiver, 3, &self.data) };
-        let Posted::Pending(send) = posted else {
-            panic!("a long message is offered: {posted:?}");
-        };
+        let send = pending(unsafe { post(&mut self.sender, self.of_receiver, 3, &self.data) });
         self.sender.progress();
         send
     }
 
     /// The receiver takes the offer, and begins.
     pub(super) fn accept(&mut self) -> RequestId {
-        let selector = Selector::from((Peer(self.of_sender), Tag(3)));
-        let into = [RawSliceMut::from(&mut self.room[..])];
+        let from = (Peer(self.of_sender), 3);
         // SAFETY: the room stays as long as the endpoint.
-        let posted = unsafe { receive::post_recv(&mut self.receiver.cx, &selector, &into, 0) };
-        let Ok(Posted::Pending(id)) = posted else {
-            panic!("it cannot be over: {posted:?}");
-        };
+        let id = pending(unsafe { post_receive(&mut self.receiver, from, &mut self.room) });
         let since = Instant::now();
         while self.split_read(id).is_none() {
             assert!(since.elapsed() < PATIENCE, "the offer is not taken");
@@ -291,33 +283,28 @@ fn more_split_copies_than_lines_arrive_whole() {
     assert!(2 * EACH > sender.cx.memory.segment.shape().split_copies as usize);
     let data: Vec<u8> = (0..LEN).map(|at| (at % 251) as u8).collect();
     let mut rooms = vec![vec![0_u8; LEN]; 2 * EACH];
-    let mut pending = Vec::new();
+    let mut receives = Vec::new();
     for (at, room) in rooms.iter_mut().enumerate() {
         let (receiver, from, to) = match at % 2 {
             0 => (&mut first, of_sender, at_first),
             _ => (&mut second, also_of_sender, at_second),
         };
         let tag = at as u64;
-        let selector = Selector::from((Peer(from), Tag(tag)));
-        let into = [RawSliceMut::from(&mut room[..])];
         // SAFETY: rooms and data stay as long as the endpoints.
-        let posted = unsafe { receive::post_recv(&mut receiver.cx, &selector, &into, 0) };
+        let receive = pending(unsafe { post_receive(receiver, (Peer(from), tag), room) });
         // SAFETY: as above.
-        let sent = unsafe { post(&mut sender, to, tag, &data) };
-        let (Ok(Posted::Pending(receive)), Posted::Pending(_)) = (posted, sent) else {
-            panic!("neither can be over");
-        };
-        pending.push((at, receive));
+        pending(unsafe { post(&mut sender, to, tag, &data) });
+        receives.push((at, receive));
     }
     sender.progress();
     // All requests for a part are there before the sender looks.
     first.progress();
     second.progress();
     let since = Instant::now();
-    while !pending.is_empty() {
-        assert!(since.elapsed() < PATIENCE, "{} go on", pending.len());
+    while !receives.is_empty() {
+        assert!(since.elapsed() < PATIENCE, "{} go on", receives.len());
         turn(&mut [&mut sender, &mut first, &mut second]);
-        pending.retain(|(at, receive)| {
+        receives.retain(|(at, receive)| {
             let receiver = if at % 2 == 0 { &mut first } else { &mut second };
             match receiver.test(*receive) {
                 None => true,

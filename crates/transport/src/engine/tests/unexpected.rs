@@ -3,11 +3,11 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use super::{attach_both, open_with, post, send, turn};
+use super::{attach_both, open_with, outcome, pending, post, post_receive, send, turn, until};
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::receive;
-use crate::raw::{Posted, RawSliceMut};
+use crate::raw::Posted;
 use crate::{Error, Peer, Selector, Tag};
 
 /// The least that can be set, and 16 times as much: the cap.
@@ -46,15 +46,14 @@ fn flood(sender: &mut Engine, to: u32, receiver: &mut Engine) {
 }
 
 /// Whether a message has come, is kept, and is received now.
-fn take(engine: &mut Engine, selector: Selector) -> bool {
-    let mut room = [0_u8; 8];
-    let into = [RawSliceMut::from(&mut room[..])];
+fn take(engine: &mut Engine, from: (Peer, u64)) -> bool {
+    let (selector, mut room) = (Selector::from(from), [0_u8; 8]);
     if !matches!(receive::probe(&mut engine.cx, &selector), Ok(Some(_))) {
         return false;
     }
     // SAFETY: the message is there, so the receive is over when the call returns.
-    let posted = unsafe { receive::post_recv(&mut engine.cx, &selector, &into, 0) };
-    assert!(matches!(posted, Ok(Posted::Done(Ok(_)))), "{posted:?}");
+    let posted = unsafe { post_receive(engine, selector, &mut room) };
+    assert!(matches!(posted, Posted::Done(Ok(_))), "{posted:?}");
     assert_eq!(room, DATA);
     true
 }
@@ -71,12 +70,10 @@ fn a_peer_that_sends_more_than_is_received_waits_and_loses_nothing() {
     flood(&mut flooding, at_flooding, &mut receiver);
     let (most, all) = (kept(&receiver) * ENTRY, MESSAGES * ENTRY);
     assert!((CAP / 2..CAP * 3 / 2).contains(&most), "{most} of {all}");
-    let since = Instant::now();
     for tag in 0..MESSAGES {
-        while !take(&mut receiver, Selector::from((Peer(of_flooding), Tag(tag)))) {
-            turn(&mut [&mut receiver, &mut flooding]);
-            assert!(since.elapsed() < PATIENCE, "message {tag} does not come");
-        }
+        until(&mut [&mut receiver, &mut flooding], |engines| {
+            take(engines[0], (Peer(of_flooding), tag))
+        });
     }
     assert_eq!(kept(&receiver), 0);
 }
@@ -108,21 +105,10 @@ fn a_receive_gets_its_message_out_of_a_ring_that_is_held_back() {
     flood(&mut flooding, at_flooding, &mut receiver);
     let next = kept(&receiver);
     let mut room = [0_u8; 8];
-    let into = [RawSliceMut::from(&mut room[..])];
-    let selector = Selector::from((Peer(of_flooding), Tag(next)));
     // SAFETY: the room stays until the receive is over.
-    let posted = unsafe { receive::post_recv(&mut receiver.cx, &selector, &into, 0) };
-    let Ok(Posted::Pending(id)) = posted else {
-        panic!("it is not kept: {posted:?}");
-    };
-    let since = Instant::now();
-    let outcome = loop {
-        turn(&mut [&mut receiver, &mut flooding]);
-        if let Some(outcome) = receiver.test(id) {
-            break outcome;
-        }
-        assert!(since.elapsed() < PATIENCE, "it does not come");
-    };
+    let posted = unsafe { post_receive(&mut receiver, (Peer(of_flooding), next), &mut room) };
+    let id = Posted::Pending(pending(posted));
+    let outcome = outcome(&mut [&mut receiver, &mut flooding], id);
     assert_eq!(outcome.map(|status| status.tag), Ok(Tag(next)));
     assert_eq!(room, DATA);
 }
@@ -133,14 +119,12 @@ fn one_that_floods_holds_back_nobody_else() {
     let (_, at_flooding) = attach_both(&mut receiver, &mut flooding);
     let (of_other, at_other) = attach_both(&mut receiver, &mut other);
     flood(&mut flooding, at_flooding, &mut receiver);
-    let since = Instant::now();
     // Through the shared ring, and then through its own.
     for tag in 0..100 {
         send(&mut other, at_other, tag);
-        while !take(&mut receiver, Selector::from((Peer(of_other), Tag(tag)))) {
-            turn(&mut [&mut receiver, &mut other, &mut flooding]);
-            assert!(since.elapsed() < PATIENCE, "message {tag} does not come");
-        }
+        until(&mut [&mut receiver, &mut other, &mut flooding], |engines| {
+            take(engines[0], (Peer(of_other), tag))
+        });
     }
 }
 
@@ -168,10 +152,9 @@ fn a_peer_that_floods_the_ring_of_all_is_given_up() {
     };
     assert!(why.to_string().contains("LIMIC_UNEXPECTED_BYTES"), "{why}");
     send(&mut other, at_other, 5);
-    while !take(&mut receiver, Selector::from((Peer(of_other), Tag(5)))) {
-        turn(&mut [&mut receiver, &mut other]);
-        assert!(since.elapsed() < PATIENCE, "the other one's does not come");
-    }
+    until(&mut [&mut receiver, &mut other], |engines| {
+        take(engines[0], (Peer(of_other), 5))
+    });
     turn(&mut [&mut receiver, &mut other]);
     assert!(receiver.cx.peers.is_alive(of_other), "it has sent little");
 }

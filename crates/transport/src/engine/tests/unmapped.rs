@@ -5,7 +5,7 @@ use limic_pools::arena::ArenaMessage;
 use limic_records::{self as frame, ControlRecord};
 
 use super::third::Forger;
-use super::{attach_both, open_with, until};
+use super::{attach_both, failed, open_with, outcome, post_receive, until};
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
@@ -13,7 +13,7 @@ use crate::engine::protocol::attempt::Message;
 use crate::engine::protocol::{arena_message, receive, send_ahead};
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut};
-use crate::{Error, Peer, Result, Selector, Tag};
+use crate::{Peer, Result, Selector, Tag};
 
 /// More than one step of a copy, and no multiple of it.
 const LEN: usize = 200_001;
@@ -63,23 +63,12 @@ fn a_message_in_an_arena_that_cannot_be_mapped_is_received() {
                 begin(&mut sender, of_receiver);
                 receiver.progress();
             }
-            let into = [RawSliceMut::from(&mut room[..])];
             // SAFETY: the room stays until the receive is over.
-            let posted = unsafe { receive::post_recv(&mut receiver.cx, &selector, &into, 0) };
+            let posted = unsafe { post_receive(&mut receiver, selector, &mut room) };
             if posted_first {
                 begin(&mut sender, of_receiver);
             }
-            let outcome = match posted.expect("alive") {
-                Posted::Done(outcome) => outcome,
-                Posted::Pending(id) => {
-                    let mut outcome = None;
-                    until(&mut [&mut receiver, &mut sender], |engines| {
-                        outcome = engines[0].test(id);
-                        outcome.is_some()
-                    });
-                    outcome.expect("it is over")
-                }
-            };
+            let outcome = outcome(&mut [&mut receiver, &mut sender], posted);
             assert_eq!(outcome.map(|status| status.len), Ok(LEN as u64));
             assert_eq!(room, content());
         }
@@ -176,10 +165,10 @@ fn a_message_outside_of_an_arena_that_cannot_be_mapped_ends_its_sender() {
                 let found = receive::probe(&mut engines[0].cx, &forged);
                 found.expect("alive").is_some()
             });
-            let failed = Error::PeerFailed {
-                peer: Peer(of_sender),
-                why: PeerFailure::Corrupt(arena_message::OUTSIDE.into()),
-            };
+            let failed = failed(
+                of_sender,
+                PeerFailure::Corrupt(arena_message::OUTSIDE.into()),
+            );
             assert_eq!(get(&mut receiver, &forged), Err(failed));
             until(&mut [&mut receiver], |engines| {
                 !engines[0].cx.peers.is_alive(of_sender)
