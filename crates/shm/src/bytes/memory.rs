@@ -26,7 +26,7 @@ impl Sink for ring::shared::Reservation<'_, Mapped> {
 unsafe impl Source for ring::Record<'_, Mapped> {
     #[inline(always)]
     fn len(&self) -> u64 {
-        u64::from(self.length())
+        u64::from(self.len)
     }
     #[inline(always)]
     unsafe fn get(&self, at: u64, to: *mut u8, len: usize) {

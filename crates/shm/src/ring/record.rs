@@ -13,7 +13,7 @@ pub struct Record<'a, M> {
     pub(super) mem: &'a M,
     /// Offset of the payload, and its bytes, as they were checked: so many follow in one piece.
     pub(super) payload: usize,
-    pub(super) len: u32,
+    pub(crate) len: u32,
     /// Offset of the word whose store gives the record's room back.
     pub(super) credit: usize,
 }

@@ -88,17 +88,6 @@ impl AsymmetricFence {
         self.heavy
     }
 
-    /// The sender's half of pair *sleep barrier*: between publishing a message and
-    /// loading the word.
-    #[inline(always)]
-    fn light(self) {
-        if self.registered {
-            light_fence();
-        } else {
-            fence(Ordering::SeqCst);
-        }
-    }
-
     /// The receiver's half of pair *sleep barrier*: between storing the word and
     /// looking at the rings. Says whether it reached the senders too.
     fn heavy(self) -> bool {
@@ -190,9 +179,13 @@ impl<M: Memory> Waker<M> {
     #[inline(always)]
     #[must_use = "if this is true, the receiver sleeps until someone rings"]
     pub fn must_ring(&self) -> bool {
-        // Pair *sleep barrier*, with `Sleeper::announce`: either our load sees the
-        // announcement, or the receiver's second look sees our message.
-        self.barrier.light();
+        // The sender's half of pair *sleep barrier*, with `Sleeper::announce`: either our load sees
+        // the announcement, or the receiver's second look sees our message.
+        if self.barrier.registered {
+            light_fence();
+        } else {
+            fence(Ordering::SeqCst);
+        }
         let state = word(&self.mem).load(Ordering::Relaxed);
         state != RECEIVER && self.ring_unless_awake(state)
     }

@@ -2,6 +2,7 @@
 //! or right to its protocols.
 
 use limic_shm::bytes::total;
+use limic_shm::ring::line::INLINE_PAYLOAD;
 
 #[cfg(feature = "ibverbs")]
 use super::VerbsEndpoint;
@@ -32,7 +33,8 @@ impl Opened<Engine> {
         data: &[RawSlice],
     ) -> bool {
         if let (None, [one]) = (immediate, data) {
-            if attempt::is_inline_length(one.len) {
+            // What is longer is not even tried.
+            if one.len <= INLINE_PAYLOAD as usize {
                 let mut engine = self.engine.borrow_unguarded();
                 // SAFETY: the caller's promise.
                 let sent = unsafe { attempt::short(&mut engine.cx, to.0, tag.0, *one) };

@@ -117,19 +117,16 @@ impl<M: Memory> LineConsumer<M> {
     pub fn peek(&mut self) -> Result<Option<Record<'_, M>>, Corrupt> {
         // Acquire: pairs with the release store in `Reservation::publish` (pair
         // *record header*): payload, tag and the next terminator are visible.
-        let mut word = self.head().load(Ordering::Acquire);
+        let word = self.head().load(Ordering::Acquire);
         if word == 0 {
             return Ok(None);
         }
-        let words = match self.record_words(word) {
-            Some(words) => words,
-            None => {
-                word = self.follow_pad(word)?;
-                if word == 0 {
-                    return Ok(None);
-                }
-                words_of(word)
-            }
+        let (word, words) = match self.record_words(word) {
+            Some(words) => (word, words),
+            None => match self.follow_pad(word)? {
+                Some(there) => there,
+                None => return Ok(None),
+            },
         };
         self.peeked = words + self.rest_behind(word, words);
         Ok(Some(self.record(word)))
@@ -215,18 +212,19 @@ impl<M: Memory> LineConsumer<M> {
     /// the position on.
     #[inline(always)]
     fn record_words(&self, word: u64) -> Option<u64> {
-        let (len, kind, words) = (length(word), (word >> 32) as u8, words_of(word));
+        let (len, kind) = (length(word), (word >> 32) as u8);
+        let words = words_for(len) - u64::from(word & SAME_TAG != 0);
         let fits = len <= self.max_payload && words <= self.cursor.left_in_lap();
         let is_record =
             fits && word >> 48 == self.cursor.position & 0xffff && kind != 0 && kind != PAD;
         is_record.then_some(words)
     }
 
-    /// Goes from a pad to where it leads. Returns the header there, which is that of a
-    /// record, or 0.
+    /// Goes from the pad with this header to where it leads. Gives the header there, and the words
+    /// of its record. `None`: nothing is there yet.
     #[cold]
     #[inline(never)]
-    fn follow_pad(&mut self, mut word: u64) -> Result<u64, Corrupt> {
+    fn follow_pad(&mut self, mut word: u64) -> Result<Option<(u64, u64)>, Corrupt> {
         // What was shown before lies at another place, if a producer makes a pad of it.
         self.peeked = 0;
         for _ in 0..PADS {
@@ -249,8 +247,11 @@ impl<M: Memory> LineConsumer<M> {
             // Acquire: the pad already published this record; acquire again for a
             // producer that wrote its pad first (pair *record header*).
             word = self.head().load(Ordering::Acquire);
-            if word == 0 || self.record_words(word).is_some() {
-                return Ok(word);
+            if word == 0 {
+                return Ok(None);
+            }
+            if let Some(words) = self.record_words(word) {
+                return Ok(Some((word, words)));
             }
         }
         Err(self.corrupt(word))
@@ -286,7 +287,7 @@ impl<M: Memory> LineConsumer<M> {
     pub fn pop(&mut self) -> bool {
         let words = core::mem::take(&mut self.peeked);
         self.go_on(self.cursor.behind(words));
-        self.was_credited()
+        core::mem::take(&mut self.credited)
     }
 
     /// Whether words went back to the producer since this was asked, or [`pop`](Self::pop) told: it
@@ -353,12 +354,6 @@ impl<M: Memory> LineConsumer<M> {
 #[inline(always)]
 fn length(word: u64) -> u32 {
     word as u32 & !((ENDS_LINE | SAME_TAG) as u32)
-}
-
-/// Words of the record with this header.
-#[inline(always)]
-fn words_of(word: u64) -> u64 {
-    words_for(length(word)) - u64::from(word & SAME_TAG != 0)
 }
 
 const _: () = assert!(INLINE_PAYLOAD as usize == LINE - RECORD_HEADER);

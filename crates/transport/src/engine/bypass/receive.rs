@@ -6,13 +6,12 @@
 //! everything that could have changed them.
 
 use limic_records as frame;
-use limic_shm::bytes::ReceiveBuffer;
+use limic_shm::bytes::{ReceiveBuffer, Source};
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 
 use super::fragments;
 use crate::Selector;
-use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::progress::dispatch;
 use crate::engine::progress::rings::{self, ReceiveRings};
@@ -94,30 +93,28 @@ pub(crate) fn round(
         };
         let (kind, tag) = (record.kind, record.tag);
         let fits = selector.fits_tag(tag);
-        if fits && kind == frame::EAGER {
-            let len = u64::from(record.length());
+        let len = if fits && kind == frame::EAGER {
+            let len = record.len();
             into.copy_from(0, len, &record);
-            counting::count_received(cx, source, 1, len);
-            rings::credit_returned(cx, source, ring.pop());
-            return Round::Over(Bypass::Received(tag, len), 0);
-        }
-        if fits && kind == frame::EAGER_STAGED {
+            len
+        } else if fits && kind == frame::EAGER_STAGED {
             let copied = frame::staged(&record).and_then(|descriptor| {
                 let len = descriptor.len();
                 staged::copy_buffer(cx, source, descriptor, 0, len, into).map(|()| len)
             });
-            let len = match copied {
+            match copied {
                 Ok(len) => len,
                 Err(wrong) => {
                     cx.peers.violated(source, wrong);
                     return NOT_TAKEN;
                 }
-            };
-            counting::count_received(cx, source, 1, len);
-            rings::credit_returned(cx, source, ring.pop());
-            return Round::Over(Bypass::Received(tag, len), 0);
-        }
-        return other(ring, cx, source, selector, into);
+            }
+        } else {
+            return other(ring, cx, source, selector, into);
+        };
+        cx.peers.count_received(source, 1, len);
+        rings::credit_returned(cx, source, ring.pop());
+        return Round::Over(Bypass::Received(tag, len), 0);
     }
     Round::Empty
 }

@@ -24,14 +24,6 @@ pub(crate) fn count_sent(cx: &mut Cx, to: u32, path: Path, len: u64) {
     }
 }
 
-/// Messages came whole through a ring.
-#[inline(always)]
-pub(crate) fn count_received(cx: &mut Cx, from: u32, messages: u64, bytes: u64) {
-    if let Some(peer) = cx.peers.get(from) {
-        peer.counts.received(messages, bytes);
-    }
-}
-
 /// A message was received whose bytes came without being asked for.
 pub(crate) fn count_unasked(cx: &mut Cx, from: u32, len: u64) {
     let Some(peer) = cx.peers.get(from) else {
@@ -47,6 +39,6 @@ pub(crate) fn count_unasked(cx: &mut Cx, from: u32, len: u64) {
 
 /// A message was received by a path that its receiver takes part in.
 pub(crate) fn count_received_by(cx: &mut Cx, from: u32, path: Path, len: u64) {
-    count_received(cx, from, 1, len);
+    cx.peers.count_received(from, 1, len);
     cx.counters.received(path, len);
 }

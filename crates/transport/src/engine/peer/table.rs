@@ -171,6 +171,14 @@ impl Peers {
         self.get(number).is_some_and(|peer| peer.served > 0)
     }
 
+    /// Messages of a peer came whole through a ring.
+    #[inline(always)]
+    pub(crate) fn count_received(&mut self, from: u32, messages: u64, bytes: u64) {
+        if let Some(peer) = self.get(from) {
+            peer.counts.received(messages, bytes);
+        }
+    }
+
     /// How a peer is reached.
     #[inline(always)]
     pub(crate) fn channel(&self, number: u32) -> Option<&Channel> {

@@ -11,7 +11,6 @@ use limic_shm::ring::shared::{Peek, SharedConsumer};
 
 use crate::counters::Event;
 use crate::engine::contact::connections;
-use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
 use crate::engine::patience;
@@ -116,7 +115,7 @@ impl ReceiveRings {
             if taken > 0 {
                 moved = true;
                 input.idle = false;
-                counting::count_received(cx, input.peer, messages, bytes);
+                cx.peers.count_received(input.peer, messages, bytes);
                 credit_returned(cx, input.peer, credited);
             }
         }

@@ -3,7 +3,6 @@
 use limic_policy::Path;
 use limic_policy::select::SendPlan;
 use limic_shm::bytes::total;
-use limic_shm::ring::line::INLINE_PAYLOAD;
 
 use crate::engine::cx::Cx;
 use crate::engine::peer::pair::PairState;
@@ -91,12 +90,6 @@ pub(crate) enum Short {
     SentToSleeper,
     /// It goes another way, if it can go: nothing was done.
     No,
-}
-
-/// Whether a message may be short: what [`Path::Inline`] is at most.
-#[inline(always)]
-pub(crate) fn is_inline_length(len: usize) -> bool {
-    len <= INLINE_PAYLOAD as usize
 }
 
 /// Sends a message if that is all that there is to do about it: one that is short, to a peer with a
