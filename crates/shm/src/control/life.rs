@@ -8,7 +8,7 @@ use super::Channel;
 
 /// What tells that the process of a peer is through with what it was given here.
 #[derive(Debug)]
-pub enum Process {
+pub enum PeerProcess {
     /// A pidfd: the process has ended.
     Pidfd(OwnedFd),
     /// A connection, where the kernel gives no pidfd. This side has ended its own half, and the
@@ -17,7 +17,7 @@ pub enum Process {
     Connection(Channel),
 }
 
-impl Process {
+impl PeerProcess {
     /// Of the peer at the other end of a connection that is given up.
     #[must_use]
     pub fn new(pidfd: Option<OwnedFd>, connection: Channel) -> Self {

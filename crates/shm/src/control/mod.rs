@@ -11,7 +11,7 @@
 //! - [`Doorbell`], [`PeerDoorbell`]: two ends of a pair of sockets; a byte wakes a
 //!   sleeping endpoint.
 //! - [`Timer`]: a timerfd that ends a sleep in a poll loop.
-//! - [`Process`]: what tells that the process of a peer has ended.
+//! - [`PeerProcess`]: what tells that the process of a peer has ended.
 //! - [`EventSet`]: epoll over all of these; its own descriptor can be put into
 //!   a runtime's poll loop.
 //!
@@ -35,6 +35,6 @@ pub use closing::many_wait_to_be_closed;
 pub use doorbell::{Doorbell, DoorbellError, PeerDoorbell};
 pub use error::{ControlError, PidfdError};
 pub use events::{Event, EventSet, Trigger};
-pub use life::{Process, has_ended};
+pub use life::{PeerProcess, has_ended};
 pub use listener::{BACKLOG, Listener, abstract_name};
 pub use timer::Timer;

@@ -3,8 +3,7 @@
 
 use core::time::Duration;
 
-use limic_shm::control::Process;
-use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, Received, Sent};
+use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, PeerProcess, Received, Sent};
 use limic_shm::world::{self, Instant};
 
 use super::stop_writer;
@@ -176,7 +175,7 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     // A peer that has said goodbye is in the middle of nothing. A forked child of it may have said
     // that, so what it is in the middle of counts.
     if !said_goodbye || is_awaited {
-        let process = Process::new(connection.pidfd, connection.channel);
+        let process = PeerProcess::new(connection.pidfd, connection.channel);
         cx.quarantine.enter(peer, connection.pid, process);
     }
 }

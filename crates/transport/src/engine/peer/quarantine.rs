@@ -9,7 +9,7 @@
 //! counted the block. A peer that has said goodbye is not among these, unless it is in the middle
 //! of a block: then a forked child of it may have said that.
 
-use limic_shm::control::Process;
+use limic_shm::control::PeerProcess;
 use limic_shm::owner::region::PeerAccess;
 use limic_shm::owner::split::PeerSplits;
 use limic_shm::segment::ReadOnly;
@@ -25,7 +25,7 @@ pub(crate) struct Quarantined {
     pub(crate) peer: u32,
     /// The number of its process; 0 for one of another namespace.
     pid: i32,
-    process: Process,
+    process: PeerProcess,
     pub(crate) rings: Vec<u32>,
     pub(crate) probe_words: Vec<u32>,
     /// Where it says which region it accesses.
@@ -42,7 +42,7 @@ impl Quarantined {
     }
 
     fn has_pidfd(&self) -> bool {
-        matches!(self.process, Process::Pidfd(_))
+        matches!(self.process, PeerProcess::Pidfd(_))
     }
 
     fn is_writing(&self, serial: u64) -> bool {
@@ -62,10 +62,10 @@ pub(crate) struct Quarantine {
 
 impl Quarantine {
     /// A peer is given up, or will be, and its process may live on.
-    pub(crate) fn enter(&mut self, peer: u32, pid: i32, process: Process) {
+    pub(crate) fn enter(&mut self, peer: u32, pid: i32, process: PeerProcess) {
         match self.find(peer) {
             // Over another of its connections there was a pidfd, which tells more.
-            Some(known) if matches!(process, Process::Connection(_)) && known.has_pidfd() => {}
+            Some(known) if matches!(process, PeerProcess::Connection(_)) && known.has_pidfd() => {}
             Some(known) => (known.process, known.pid) = (process, pid),
             None => self.all.push(Quarantined {
                 peer,

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use limic_records as frame;
 use limic_shm::control::ControlError;
-use limic_shm::control::Process;
+use limic_shm::control::PeerProcess;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{
@@ -263,11 +263,11 @@ fn a_private_ring_is_given_on_empty() {
 }
 
 /// A process that has ended.
-fn ended_process() -> Process {
+fn ended_process() -> PeerProcess {
     let mut child = Command::new("true").spawn().expect("a process");
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
     child.wait().expect("wait");
-    Process::Pidfd(process.expect("a pidfd"))
+    PeerProcess::Pidfd(process.expect("a pidfd"))
 }
 
 /// Fragments of the pool, and the word through which a latency is probed.
@@ -355,7 +355,7 @@ fn a_region_is_given_back_when_the_process_of_a_peer_has_ended() {
     owner
         .cx
         .quarantine
-        .enter(of_peer, 0, Process::Pidfd(process));
+        .enter(of_peer, 0, PeerProcess::Pidfd(process));
     start_revoke(&mut owner, region).expect("a region");
     assert_eq!(
         regions::revoked(&mut owner.cx, region),
