@@ -62,7 +62,7 @@ impl Probe {
     #[must_use]
     pub fn data(&self) -> ProbeData {
         ProbeData {
-            pid: limic_shm::world::process_id() as i32,
+            pid: limic_shm::system::process_id() as i32,
             address: self.0.address(),
             value: self.0.value(),
         }

@@ -25,7 +25,7 @@ fn table() -> MutexGuard<'static, HashMap<Key, Entry>> {
 /// Numbers that no other process has. A forked child is another process.
 pub fn identity() -> (u64, u32) {
     let process = Process::current().to_bits();
-    (process, limic_shm::world::process_id())
+    (process, limic_shm::system::process_id())
 }
 
 /// Enters a second view of a send's buffer.

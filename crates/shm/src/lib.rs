@@ -16,7 +16,7 @@
 //! - [`control`]: the Unix socket: hand-over of file descriptors, liveness, and
 //!   the event set on which an idle endpoint sleeps.
 //! - [`idle`]: how an endpoint waits: spins, yields, sleep; and how work that peers cause rests.
-//! - [`world`]: the seams at which a simulator takes the place of clock, kernel and scheduler.
+//! - [`system`]: the seams at which a simulator takes the place of clock, kernel and scheduler.
 //! - [`process`]: whether this is still the process that opened an endpoint.
 
 pub mod owner;
@@ -34,7 +34,7 @@ pub mod process;
 #[cfg(not(loom))]
 pub mod segment;
 #[cfg(not(loom))]
-pub mod world;
+pub mod system;
 
 /// The programs of the README are tests.
 #[cfg(doctest)]

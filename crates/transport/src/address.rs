@@ -126,7 +126,7 @@ impl Address {
 
 /// A number that nobody can guess.
 pub(crate) fn random() -> Result<u64> {
-    limic_shm::world::random().map_err(|e| Error::System {
+    limic_shm::system::random().map_err(|e| Error::System {
         what: "getrandom",
         source: crate::error::Errno(e.raw_os_error().unwrap_or(0)),
     })

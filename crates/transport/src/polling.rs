@@ -4,7 +4,7 @@ use core::convert::Infallible;
 use core::time::Duration;
 
 use limic_shm::idle::Patience;
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 
 use crate::{Endpoint, Selector};
 

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 
 use crate::Endpoint;
 use crate::error::Outcome;

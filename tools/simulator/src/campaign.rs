@@ -12,7 +12,7 @@ use fastrand::Rng;
 use crate::schedule::{self, stack};
 use crate::script::{Malice, Script};
 use crate::sim::{self, Counts, Faults, Process, Sim};
-use crate::{honest, hostile, oracle, world};
+use crate::{honest, hostile, oracle, system};
 
 /// What a panic of a simulated user says; it is expected.
 pub(crate) const A_USERS_PANIC: &str = "a buffer of the user";
@@ -222,7 +222,7 @@ fn prepare() {
             usual(panic);
         }
     }));
-    world::install();
+    system::install();
 }
 
 /// One run. Gives what was wrong, and what happened.

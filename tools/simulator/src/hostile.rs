@@ -13,7 +13,7 @@ use limic_shm::ring::Memory;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::segment::Areas;
 use limic_shm::sync::Ordering;
-use limic_shm::world::FIRST_GENERATION;
+use limic_shm::system::FIRST_GENERATION;
 
 use crate::schedule::{give_way, wait_for};
 use crate::script::{BAIT, BAIT_LEN, Malice, Script};

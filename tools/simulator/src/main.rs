@@ -3,7 +3,7 @@
 //!
 //! - `sim`: the state of one run: clock, processes, random numbers, faults, what was found;
 //! - `schedule`: who has the next turn; a process that is killed;
-//! - `world`: what limic's seams (`limic_shm::world`, `limic_copy::simulated`) call;
+//! - `system`: what limic's seams (`limic_shm::system`, `limic_copy::simulated`) call;
 //! - `script`: which messages go in a run, drawn from its seed;
 //! - `honest`, `hostile`: what a process does;
 //! - `oracle`: what MPI says about the messages that came;
@@ -24,7 +24,7 @@ mod script;
 #[cfg(limic_sim)]
 mod sim;
 #[cfg(limic_sim)]
-mod world;
+mod system;
 
 #[cfg(limic_sim)]
 fn main() -> std::process::ExitCode {

@@ -9,7 +9,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use fastrand::Rng;
 use limic_shm::ring::Mapped;
 use limic_shm::segment::Areas;
-use limic_shm::world::Call;
+use limic_shm::system::Call;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 

@@ -25,7 +25,7 @@ use limic_shm::bytes::Window;
 use limic_shm::control::has_ended;
 use limic_shm::ring::{Mapped, Memory, PackedFlags};
 use limic_shm::segment::{Arena, Placement, SegmentError};
-use limic_shm::world;
+use limic_shm::system;
 
 pub use self::message::{ArenaMessage, MOST_ARENAS};
 pub use self::peer_arenas::{LoanHold, PeerArenas};
@@ -421,7 +421,7 @@ impl Arenas {
         if !known && self.slots.holds_some(peer) && !process.is_some_and(has_ended) {
             // Without a free descriptor for the copy it is as without a pidfd.
             let process = process.and_then(|process| process.try_clone().ok());
-            let process = process.map(world::opened);
+            let process = process.map(system::opened);
             self.living_holders.push(Holder { peer, pid, process });
         }
     }

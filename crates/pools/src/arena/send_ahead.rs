@@ -2,7 +2,7 @@
 
 use limic_shm::ring::Memory;
 use limic_shm::segment::LOAN_FLAGS;
-use limic_shm::world::now_ns;
+use limic_shm::system::now_ns;
 
 use super::slots::Slots;
 use super::{ALIGN, ArenaMessage, ArenaRange, Arenas};

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use limic_shm::ring::{Mapped, PackedFlags};
 use limic_shm::segment::LOAN_FLAGS;
-use limic_shm::world::FIRST_GENERATION;
+use limic_shm::system::FIRST_GENERATION;
 
 use super::ArenaRange;
 

@@ -1,7 +1,7 @@
 //! Pages of one part of the pool, by number from its first on: which of them are taken, and how
 //! often each began a buffer.
 
-use limic_shm::world::FIRST_GENERATION;
+use limic_shm::system::FIRST_GENERATION;
 
 #[derive(Debug)]
 pub(crate) struct Pages {

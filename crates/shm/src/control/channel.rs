@@ -14,7 +14,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use super::closing::{self, Socket};
 use super::listener::{abstract_name, address, seqpacket};
 use super::{ControlError, PidfdError};
-use crate::world::{self, Call};
+use crate::system::{self, Call};
 
 /// The most descriptors that one message may carry.
 pub const MAX_FDS: usize = 4;
@@ -129,11 +129,11 @@ impl Channel {
         let name = abstract_name(id);
         let fd = Socket::new(seqpacket("socket for a channel")?);
         let address = address(&name, "address of a channel")?;
-        world::name_caller(&fd);
+        system::name_caller(&fd);
         loop {
             // A Unix socket is connected when this returns: there is no
             // EINPROGRESS, only EAGAIN for a full queue.
-            return match world::call(Call::Connect).and_then(|()| connect(&fd, &address)) {
+            return match system::call(Call::Connect).and_then(|()| connect(&fd, &address)) {
                 Ok(()) => Ok(Self { fd }),
                 Err(Errno::INTR) => continue,
                 Err(Errno::CONNREFUSED) => Err(ControlError::NobodyListens { name }),
@@ -182,7 +182,7 @@ impl Channel {
         let slices = [IoSlice::new(bytes)];
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
-            let sent = world::call(Call::Send)
+            let sent = system::call(Call::Send)
                 .and_then(|()| sendmsg(&self.fd, &slices, &mut ancillary, flags));
             return match sent {
                 Ok(_) => Ok(Sent::Done),
@@ -323,7 +323,7 @@ impl Channel {
             let mut fds = Vec::new();
             for part in ancillary.drain() {
                 if let RecvAncillaryMessage::ScmRights(part) = part {
-                    fds.extend(part.map(world::opened));
+                    fds.extend(part.map(system::opened));
                 }
             }
             return Ok(Some(Seen {
@@ -358,7 +358,7 @@ impl Channel {
         // and whatever the kernel wrote over them are valid values.
         let ucred = unsafe { ucred.assume_init() };
         Ok(Credentials {
-            pid: world::pid_of_peer(self.as_fd()).unwrap_or(ucred.pid),
+            pid: system::pid_of_peer(self.as_fd()).unwrap_or(ucred.pid),
             uid: ucred.uid,
             gid: ucred.gid,
         })
@@ -375,7 +375,7 @@ impl Channel {
     ///
     /// [`PidfdError`] with the reason; the end of the channel then has to do.
     pub fn pidfd(&self) -> Result<OwnedFd, PidfdError> {
-        if let Some(simulated) = world::pidfd(self.as_fd()) {
+        if let Some(simulated) = system::pidfd(self.as_fd()) {
             return simulated;
         }
         let mut fd = MaybeUninit::new(-1);

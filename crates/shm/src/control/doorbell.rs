@@ -12,7 +12,7 @@ use rustix::net::{
 
 use super::closing::{self, Socket};
 use super::{EventSet, Trigger};
-use crate::world::{self, Call};
+use crate::system::{self, Call};
 
 /// Bytes that one look takes away: more than the queue of a socket holds of rings.
 const VISIT: usize = 512;
@@ -64,10 +64,10 @@ impl Doorbell {
     ///
     /// What the kernel says (`EMFILE`, `ENOMEM`).
     pub fn new() -> io::Result<Self> {
-        world::call(Call::Open)?;
+        system::call(Call::Open)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (waiting, peers) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        let (waiting, peers) = (world::opened(waiting), world::opened(peers));
+        let (waiting, peers) = (system::opened(waiting), system::opened(peers));
         refuse_descriptors(&waiting);
         Ok(Self {
             waiting: Socket::new(waiting),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-use crate::world::{self, Call};
+use crate::system::{self, Call};
 
 /// When a watched descriptor is reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,8 +51,8 @@ impl EventSet {
     ///
     /// What the kernel says (`EMFILE`, `ENOMEM`).
     pub fn new() -> io::Result<Self> {
-        world::call(Call::Open)?;
-        let epoll = world::opened(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        system::call(Call::Open)?;
+        let epoll = system::opened(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         Ok(Self { epoll })
     }
 
@@ -85,7 +85,7 @@ impl EventSet {
     ///
     /// `EINVAL` if `events` is empty.
     pub fn wait(&self, timeout: Option<Duration>, events: &mut [Event]) -> io::Result<usize> {
-        world::wait(
+        system::wait(
             timeout,
             |timeout| self.ask(timeout, events),
             |count| *count == 0,

@@ -10,7 +10,7 @@ use rustix::net::{
 };
 
 use super::{Channel, ControlError};
-use crate::world::{self, Call};
+use crate::system::{self, Call};
 
 /// Connections that may wait to be accepted. The kernel cuts this down to
 /// `net.core.somaxconn` (4096 by default since Linux 5.4).
@@ -19,7 +19,7 @@ pub const BACKLOG: i32 = 4096;
 /// The abstract name of the endpoint `id`, without the leading zero byte:
 /// `limic/` and 16 hexadecimal digits.
 pub fn abstract_name(id: u64) -> String {
-    world::name(id)
+    system::name(id)
 }
 
 pub(super) fn address(name: &str, step: &'static str) -> Result<SocketAddrUnix, ControlError> {
@@ -28,7 +28,7 @@ pub(super) fn address(name: &str, step: &'static str) -> Result<SocketAddrUnix, 
 }
 
 pub(super) fn seqpacket(step: &'static str) -> Result<OwnedFd, ControlError> {
-    let socket = world::call(Call::Open).and_then(|()| {
+    let socket = system::call(Call::Open).and_then(|()| {
         socket_with(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -37,7 +37,7 @@ pub(super) fn seqpacket(step: &'static str) -> Result<OwnedFd, ControlError> {
         )
     });
     socket
-        .map(world::opened)
+        .map(system::opened)
         .map_err(|errno| ControlError::System { step, errno })
 }
 
@@ -76,7 +76,7 @@ impl Listener {
             step: "listen on the listener",
             errno,
         })?;
-        world::listens(id);
+        system::listens(id);
         Ok(Self { fd, id })
     }
 
@@ -100,9 +100,9 @@ impl Listener {
     /// (`EMFILE`): the connection then goes on waiting in the queue.
     pub fn accept(&self) -> io::Result<Option<Channel>> {
         loop {
-            world::call(Call::Accept)?;
+            system::call(Call::Accept)?;
             match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(fd) => return Ok(Some(Channel::from_connected(world::opened(fd)))),
+                Ok(fd) => return Ok(Some(Channel::from_connected(system::opened(fd)))),
                 // INVAL: it was stopped, and the queue is empty.
                 Err(Errno::AGAIN | Errno::INVAL) => return Ok(None),
                 // A signal came, or the peer died while it waited in the queue:

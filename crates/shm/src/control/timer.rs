@@ -10,7 +10,7 @@ use rustix::time::{
 };
 
 use super::{EventSet, Trigger};
-use crate::world::{self, Call};
+use crate::system::{self, Call};
 
 /// A timerfd that its owner watches edge-triggered: it makes the event set readable once, when the
 /// time has come, and needs no read. For those who wait on the set's descriptor with a loop of
@@ -28,10 +28,10 @@ impl Timer {
     /// What the kernel says (`EMFILE`, `ENOMEM`).
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        world::call(Call::Open)?;
+        system::call(Call::Open)?;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
         Ok(Self {
-            fd: world::opened(fd),
+            fd: system::opened(fd),
         })
     }
 

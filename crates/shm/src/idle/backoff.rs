@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use crate::world::Instant;
+use crate::system::Instant;
 
 /// Polls between two looks at the sockets, for new connections and dead peers.
 const SOCKETS: u32 = 512;
@@ -71,7 +71,7 @@ impl Backoff {
     fn give_way(&mut self, spins: u32) -> Step {
         if self.polls < spins {
             // Not to a peer, but to the kernel, which does an adapter's work.
-            crate::world::yield_now();
+            crate::system::yield_now();
             return self.spin();
         }
         if self.yields < YIELDS {

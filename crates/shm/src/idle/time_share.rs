@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use crate::world::Instant;
+use crate::system::Instant;
 
 /// The most that counts of one piece of work. A process that was not running meanwhile has not used
 /// the time.

@@ -3,7 +3,7 @@
 use super::split::{SplitIn, SplitOut, SplitTerms};
 use crate::ring::Mapped;
 use crate::segment::OwnSegment;
-use crate::world::FIRST_GENERATION;
+use crate::system::FIRST_GENERATION;
 
 /// The lines of an endpoint, which knows its sends by `S`.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use super::read_only::ReadOnly;
 use super::{Geometry, Grant, Granted, Placement, SegmentError, Shape, memfd};
 use crate::ring::{LINE, Mapped, Memory};
 use crate::sync::Ordering;
-use crate::world;
+use crate::system;
 
 /// The areas of a mapped segment's shared part. Each view keeps the whole mapping alive; what is in
 /// it can be written by all who have mapped it.
@@ -151,7 +151,7 @@ impl OwnSegment {
             header,
             whole: mapping.into_view(),
         };
-        world::segment(&areas);
+        system::segment(&areas);
         let segment = Self {
             fd,
             areas,
@@ -159,7 +159,7 @@ impl OwnSegment {
             owner,
             granted,
         };
-        world::own_segment(&segment);
+        system::own_segment(&segment);
         Ok(segment)
     }
 
@@ -294,7 +294,7 @@ impl PeerSegment {
             header,
             whole: mapping.into_view(),
         };
-        world::segment(&areas);
+        system::segment(&areas);
         Ok(Self {
             areas,
             owner: ReadOnly::new(owner),
@@ -370,7 +370,7 @@ pub(super) fn make(
 /// A random number that is not 0.
 fn random() -> Result<u64, SegmentError> {
     loop {
-        match world::random() {
+        match system::random() {
             Ok(0) => {}
             Ok(number) => return Ok(number),
             Err(error) => {

@@ -11,7 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use super::SegmentError;
 use crate::process;
 use crate::ring::Mapped;
-use crate::world;
+use crate::system;
 
 /// A huge page of the processors that this is used on.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
@@ -76,7 +76,7 @@ impl Mapping {
             errno,
         })?;
         let writable = access.contains(ProtFlags::WRITE);
-        world::mapped(base.as_ptr().addr(), len, writable);
+        system::mapped(base.as_ptr().addr(), len, writable);
         Ok(Self {
             base,
             len,
@@ -108,7 +108,7 @@ impl Drop for Mapping {
         if self.writable {
             process::leave_mapping(self.base);
         }
-        world::unmapped(self.base.as_ptr().addr());
+        system::unmapped(self.base.as_ptr().addr());
         // SAFETY: the range was mapped by `new` and belongs to this value alone;
         // every view of it holds this value, so none is left.
         let _ = unsafe { munmap(self.base.as_ptr(), self.len) };

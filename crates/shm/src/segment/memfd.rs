@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::limits::Sources;
 use super::{MemoryLimit, SegmentError};
-use crate::world::{self, Call};
+use crate::system::{self, Call};
 
 /// The name of segments and arenas.
 pub(super) const NAME: &str = "limic";
@@ -28,7 +28,7 @@ pub(super) fn create(name: &str, bytes: u64) -> Result<OwnedFd, SegmentError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Since Linux 6.3 a memfd should say that it is not meant to be executed,
     // and may have to (vm.memfd_noexec=2); older kernels do not know the flag.
-    let fd = match world::call(Call::Open)
+    let fd = match system::call(Call::Open)
         .and_then(|()| memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL))
     {
         Err(Errno::INVAL) => memfd_create(name, flags),
@@ -38,7 +38,7 @@ pub(super) fn create(name: &str, bytes: u64) -> Result<OwnedFd, SegmentError> {
         step: "memfd_create",
         errno,
     })?;
-    let fd = world::opened(fd);
+    let fd = system::opened(fd);
     ftruncate(&fd, bytes).map_err(|errno| refused(bytes, "ftruncate", errno))?;
     Ok(fd)
 }
@@ -49,7 +49,7 @@ pub(super) fn reserve(fd: BorrowedFd<'_>, bytes: u64) -> Result<(), SegmentError
     let mut interrupted = 0;
     while start < bytes {
         let len = STEP.min(bytes - start);
-        let allocated = world::call(Call::Reserve)
+        let allocated = system::call(Call::Reserve)
             .and_then(|()| fallocate(fd, FallocateFlags::empty(), start, len));
         match allocated {
             Ok(()) => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::mapping::Mapping;
 use crate::owner::Words;
 use crate::sync::{AtomicU64, Ordering};
-use crate::world;
+use crate::system;
 
 /// A range of the part of a segment that only its owner writes, mapped here for reading. Clones are
 /// cheap, and each of them keeps the mapping. No other peer can write there either: what is read
@@ -63,7 +63,7 @@ impl Words for ReadOnly {
     #[inline(always)]
     fn load(&self, offset: usize) -> u64 {
         self.check::<8>(offset);
-        world::access();
+        system::access();
         // SAFETY: in range and aligned: just checked. The mapping is kept by `self` and has the
         // bytes for as long as it lives, since a sealed tmpfs file cannot shrink. A relaxed load of
         // 8 bytes is one that read-only memory allows.

@@ -27,7 +27,7 @@ impl Engine {
             .poller
             .descriptor()
             .try_clone_to_owned()
-            .map(limic_shm::world::opened)
+            .map(limic_shm::system::opened)
             .map_err(|e| Error::system("dup of the epoll descriptor", e))
     }
 

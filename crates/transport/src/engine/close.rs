@@ -1,6 +1,6 @@
 //! The end of an endpoint.
 
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 
 use super::contact::{accept, connections, failure, stop_writer};
 use super::cx::Cx;

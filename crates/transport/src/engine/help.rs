@@ -11,7 +11,7 @@
 use core::time::Duration;
 
 use limic_shm::idle::TimeShare;
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 
 /// Of the time, one part in so many is for help. Both ends of a pair may be asked for it.
 const PARTS: u32 = 4;

@@ -42,7 +42,7 @@ mod waiting;
 use core::time::Duration;
 
 use limic_pools::staging::IDLE_LOOKS;
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 
 use self::contact::{connections, failure};
 use self::control::{line_latency, locality};

@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 use core::time::Duration;
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 
 use limic_bootstrap::launcher;
 use limic_matching::{Selector as Query, Source};

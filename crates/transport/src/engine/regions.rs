@@ -14,7 +14,7 @@ use limic_shm::bytes::Parts;
 use limic_shm::owner::region::{RegionTable, RegionTerms};
 use limic_shm::ring::Mapped;
 use limic_shm::segment::OwnSegment;
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 
 use super::help::Help;
 use super::peer::inquiry::Inquiry;
@@ -130,7 +130,7 @@ impl Regions {
             )));
         }
         let key =
-            limic_shm::world::random().map_err(|_| Error::NoMemory("no random key".into()))?;
+            limic_shm::system::random().map_err(|_| Error::NoMemory("no random key".into()))?;
         Ok(key.max(1))
     }
 

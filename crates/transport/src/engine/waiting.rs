@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use limic_shm::idle::{Backoff, Patience, Step};
-use limic_shm::world;
+use limic_shm::system;
 
 use super::Engine;
 use super::contact::connections;
@@ -51,7 +51,7 @@ impl Engine {
                 }
                 if self.cx.wakeup.is_oversubscribed() {
                     // It took as long as many polls.
-                    world::yield_now();
+                    system::yield_now();
                 }
             }
             self.snooze(&mut backoff, &mut patience, awaited);
@@ -87,7 +87,7 @@ impl Engine {
                 if first {
                     locality::check_cpu(&mut self.cx);
                 }
-                world::yield_now();
+                system::yield_now();
             }
             Step::Sleep => {
                 self.cx.transfers.yielded();

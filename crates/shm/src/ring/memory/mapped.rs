@@ -10,7 +10,7 @@ use crate::ring::copy::{
 };
 use crate::ring::prefetch;
 use crate::sync::{AtomicU32, AtomicU64};
-use crate::world;
+use crate::system;
 
 /// A range of mapped memory. Clones are cheap, and each of them keeps the mapping.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ impl Mapped {
     /// As [`read`](Memory::read).
     #[inline]
     pub unsafe fn read_to(&self, how: StoreMode, offset: usize, to: *mut u8, len: usize) {
-        world::access();
+        system::access();
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
         unsafe { copy_from_peer_to(how, self.at(offset).cast::<u8>().as_ptr(), to, len) }
@@ -90,7 +90,7 @@ unsafe impl Memory for Mapped {
     #[cfg_attr(limic_sim, track_caller)]
     #[inline(always)]
     unsafe fn word64_unchecked(&self, offset: usize) -> &AtomicU64 {
-        world::access();
+        system::access();
         debug_assert!(offset % 8 == 0 && offset + 8 <= self.len);
         // SAFETY: in range and aligned by the caller's promise; the bytes live as
         // long as `self`; nobody holds plain references to them.
@@ -100,7 +100,7 @@ unsafe impl Memory for Mapped {
     #[cfg_attr(limic_sim, track_caller)]
     #[inline(always)]
     unsafe fn word32_unchecked(&self, offset: usize) -> &AtomicU32 {
-        world::access();
+        system::access();
         debug_assert!(offset % 4 == 0 && offset + 4 <= self.len);
         // SAFETY: as for `word64_unchecked`.
         unsafe { self.at(offset).cast::<AtomicU32>().as_ref() }
@@ -109,7 +109,7 @@ unsafe impl Memory for Mapped {
     #[cfg_attr(limic_sim, track_caller)]
     #[inline(always)]
     unsafe fn write(&self, offset: usize, from: *const u8, len: usize) {
-        world::access();
+        system::access();
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
         unsafe { copy_bytes(from, self.at(offset).cast::<u8>().as_ptr(), len) }
@@ -118,7 +118,7 @@ unsafe impl Memory for Mapped {
     #[cfg_attr(limic_sim, track_caller)]
     #[inline(always)]
     unsafe fn write_short(&self, offset: usize, from: *const u8, len: usize) -> bool {
-        world::access();
+        system::access();
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
         unsafe { copy_short(from, self.at(offset).cast::<u8>().as_ptr(), len) }
@@ -127,7 +127,7 @@ unsafe impl Memory for Mapped {
     #[cfg_attr(limic_sim, track_caller)]
     #[inline]
     unsafe fn write_to_far(&self, offset: usize, from: *const u8, len: usize) {
-        world::access();
+        system::access();
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
         unsafe { copy_to_far(from, self.at(offset).cast::<u8>().as_ptr(), len) }
@@ -136,7 +136,7 @@ unsafe impl Memory for Mapped {
     #[cfg_attr(limic_sim, track_caller)]
     #[inline(always)]
     unsafe fn read(&self, offset: usize, to: *mut u8, len: usize) {
-        world::access();
+        system::access();
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
         unsafe { copy_from_peer(self.at(offset).cast::<u8>().as_ptr(), to, len) }
@@ -145,7 +145,7 @@ unsafe impl Memory for Mapped {
     #[cfg_attr(limic_sim, track_caller)]
     #[inline(always)]
     unsafe fn read_short(&self, offset: usize, to: *mut u8, len: usize) -> bool {
-        world::access();
+        system::access();
         debug_assert!(offset <= self.len && len <= self.len - offset);
         // SAFETY: in range, valid and apart by the caller's promise.
         unsafe { copy_short(self.at(offset).cast::<u8>().as_ptr(), to, len) }

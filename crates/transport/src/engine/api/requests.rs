@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::any::Any;
 
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 
 use crate::Result;
 use crate::engine::Engine;

@@ -1,6 +1,6 @@
 //! A message names an arena whose descriptor comes over a socket.
 
-use limic_shm::world;
+use limic_shm::system;
 
 use super::accept;
 use super::connections::{self, ALL};
@@ -42,7 +42,7 @@ fn look_for_arena(cx: &mut Cx, from: u32, arena: u32) {
             // Another thread has the spare descriptors at the moment.
             connections::resume(cx);
             connections::contact_peers(cx);
-            world::yield_now();
+            system::yield_now();
         }
         // That connection is accepted even where no descriptor is free but those in reserve.
         if turn == 0 {

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, PeerProcess, Received, Sent};
-use limic_shm::world::{self, Instant};
+use limic_shm::system::{self, Instant};
 
 use super::stop_writer;
 use super::{accept, fabric, failure, handshake};
@@ -370,7 +370,7 @@ pub(crate) fn say_goodbye(cx: &mut Cx, deadline: Instant) {
             if Instant::now() >= deadline {
                 break;
             }
-            world::yield_now();
+            system::yield_now();
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use limic_shm::world::{self, Instant};
+use limic_shm::system::{self, Instant};
 
 use super::failure;
 use crate::engine::cx::Cx;
@@ -70,7 +70,7 @@ pub(crate) fn let_blocks_end(cx: &mut Cx) {
                  it stopped? The buffer is given back when that is over, or the peer has ended"
             ));
         }
-        world::yield_now();
+        system::yield_now();
         failure::release_ended(cx);
     }
 }

@@ -8,7 +8,7 @@
 use limic_policy::autotune::{Autotuner, Candidate, LEAST_BYTES, Switch};
 use limic_policy::{ByteSize, Path, PathSet};
 use limic_shm::ring::NON_TEMPORAL;
-use limic_shm::world::now_ns;
+use limic_shm::system::now_ns;
 
 use crate::Peer;
 use crate::counters::TunedPath;

@@ -13,7 +13,7 @@ use limic_policy::{Distance, LineLatency};
 use limic_records::{self as frame, ControlRecord, Violation};
 use limic_shm::ring::Memory;
 use limic_shm::sync::{AtomicU64, Ordering};
-use limic_shm::world::now_ns;
+use limic_shm::system::now_ns;
 
 use crate::Peer;
 use crate::engine::control::locality;

@@ -5,7 +5,7 @@
 
 use limic_policy::ReceiverPace;
 use limic_records::Update;
-use limic_shm::world::now_ns;
+use limic_shm::system::now_ns;
 
 use crate::Peer;
 use crate::counters::Event;

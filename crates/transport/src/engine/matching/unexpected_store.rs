@@ -4,7 +4,7 @@
 use limic_matching::UnexpectedId;
 use limic_pools::arena::ArenaMessage;
 use limic_records::Offer;
-use limic_shm::world::FIRST_GENERATION;
+use limic_shm::system::FIRST_GENERATION;
 
 use crate::Status;
 use crate::engine::envelope::{Envelope, Told};

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use limic_policy::Path;
 use limic_records::ControlRecord;
-use limic_shm::world::FIRST_GENERATION;
+use limic_shm::system::FIRST_GENERATION;
 
 use super::pair::ShmPair;
 use crate::Address;

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use limic_copy::ProbeData;
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 use limic_topology::Place;
 
 use super::pair::MappedPeer;

@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use limic_shm::control::Sent;
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 
 use super::greeting;
 use super::sockets::Sockets;

@@ -14,7 +14,7 @@ use limic_shm::control::{
     Channel, ControlError, Doorbell, Event, EventSet, Listener, PidfdError, Trigger,
 };
 use limic_shm::idle::TimeShare;
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, geteuid, getrlimit};
 

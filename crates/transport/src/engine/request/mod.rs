@@ -20,7 +20,7 @@ pub(crate) mod posted_fifo;
 
 use limic_matching::PostedId;
 use limic_shm::bytes::{ReceiveBuffer, Source};
-use limic_shm::world::FIRST_GENERATION;
+use limic_shm::system::FIRST_GENERATION;
 
 pub(crate) use self::entry::OperationKind;
 use self::entry::{ColdEntry, Entry, OnCompletion, State, copy_by_words};

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::os::fd::{AsFd, OwnedFd};
 
 use limic_shm::control::{Channel, ControlError, PidfdError, Trigger, many_wait_to_be_closed};
-use limic_shm::world::{self, Instant};
+use limic_shm::system::{self, Instant};
 use rustix::io::Errno;
 
 use super::{FIRST, LISTENER, Sockets};
@@ -32,7 +32,7 @@ impl Sockets {
     pub(crate) fn refill_reserve(&mut self) {
         while self.reserve_fds.len() < RESERVE_FDS {
             match self.doorbell.for_peers().try_clone_to_owned() {
-                Ok(another) => self.reserve_fds.push(world::opened(another)),
+                Ok(another) => self.reserve_fds.push(system::opened(another)),
                 Err(_) => return,
             }
         }

@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::os::fd::AsFd;
 
 use limic_shm::control::{Event, EventSet, Trigger};
-use limic_shm::world::Instant;
+use limic_shm::system::Instant;
 
 use super::{DOORBELL, Happened, NETWORK, Sockets};
 

@@ -6,7 +6,7 @@ use std::panic::Location;
 use libc::iovec;
 use limic_shm::control::PidfdError;
 use limic_shm::segment::{Areas, OwnSegment};
-use limic_shm::world::{Call, World};
+use limic_shm::system::{Call, System};
 use rustix::io::Errno;
 
 use crate::schedule::give_way;
@@ -23,17 +23,17 @@ const PROBE: usize = 8;
 /// What a yield takes: others may use the processor meanwhile.
 const YIELD_NS: u64 = 20_000;
 
-/// The simulated world.
+/// The simulated system.
 struct Simulated;
 
 /// From now on this thread's endpoints live in the run that is under way.
 pub(crate) fn install() {
-    limic_shm::world::install(Some(&Simulated));
+    limic_shm::system::install(Some(&Simulated));
     // SAFETY: `copy` lets the kernel do the work, with the lists as they are or shorter.
     unsafe { limic_copy::simulated::install(Some(copy)) };
 }
 
-impl World for Simulated {
+impl System for Simulated {
     fn access(&self, at: &'static Location<'static>) {
         if sim::with(|sim| sim.access(at)) {
             give_way();

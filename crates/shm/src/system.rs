@@ -1,4 +1,4 @@
-//! The seams between an endpoint and the rest of the world: clock, randomness, processes, calls of
+//! The seams between an endpoint and the system below it: clock, randomness, processes, calls of
 //! the kernel that fail, and the places at which others have their turn.
 //!
 //! In each usual build these are calls of the standard library or of the kernel, or nothing at all.
@@ -7,15 +7,15 @@
 //! access to shared memory which of them goes on, and which call of the kernel fails. The kernel's
 //! objects (memfds, sockets, event sets) stay real: used by one thread, they always answer alike.
 
+#[cfg(not(limic_sim))]
+mod real;
 #[cfg(limic_sim)]
 mod simulated;
-#[cfg(not(limic_sim))]
-mod system;
 
+#[cfg(not(limic_sim))]
+pub use self::real::*;
 #[cfg(limic_sim)]
 pub use self::simulated::*;
-#[cfg(not(limic_sim))]
-pub use self::system::*;
 
 /// A call of the kernel that can fail though its caller did nothing wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,4 +1,4 @@
-//! The world as it is.
+//! The system as it is.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The world as a simulator makes it: `install` says which one, for the thread that asks.
+//! The system as a simulator makes it: `install` says which one, for the thread that asks.
 //!
 //! Without a simulator everything is as it is, so that the unit tests run in such a build too.
 
@@ -21,7 +21,7 @@ use crate::segment::{Areas, OwnSegment};
 pub const FIRST_GENERATION: u32 = u32::MAX - 1;
 
 /// What a simulator decides. Each call is made by the process that has its turn.
-pub trait World {
+pub trait System {
     /// Memory that other processes write is about to be accessed at this place of the source:
     /// others may have their turn.
     fn access(&self, at: &'static Location<'static>);
@@ -58,23 +58,23 @@ pub trait World {
 }
 
 thread_local! {
-    static WORLD: Cell<Option<&'static dyn World>> = const { Cell::new(None) };
+    static SYSTEM: Cell<Option<&'static dyn System>> = const { Cell::new(None) };
 }
 
-/// From now on this thread's endpoints live in that world.
-pub fn install(world: Option<&'static dyn World>) {
-    WORLD.set(world);
+/// From now on this thread's endpoints live in that system.
+pub fn install(system: Option<&'static dyn System>) {
+    SYSTEM.set(system);
 }
 
-fn world() -> Option<&'static dyn World> {
-    WORLD.get()
+fn system() -> Option<&'static dyn System> {
+    SYSTEM.get()
 }
 
 /// Nanoseconds on a clock that only goes forward.
 #[must_use]
 pub fn now_ns() -> u64 {
-    if let Some(world) = world() {
-        return world.now_ns();
+    if let Some(system) = system() {
+        return system.now_ns();
     }
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -122,7 +122,7 @@ impl Add<Duration> for Instant {
 /// The number of the process.
 #[must_use]
 pub fn process_id() -> u32 {
-    world().map_or_else(std::process::id, World::process_id)
+    system().map_or_else(std::process::id, System::process_id)
 }
 
 /// A random number.
@@ -130,13 +130,13 @@ pub fn process_id() -> u32 {
 /// # Errors
 /// What the kernel says where there is no simulator.
 pub fn random() -> Result<u64, getrandom::Error> {
-    world().map_or_else(getrandom::u64, |world| Ok(world.random()))
+    system().map_or_else(getrandom::u64, |system| Ok(system.random()))
 }
 
 /// Lets others have their turn.
 pub fn yield_now() {
-    match world() {
-        Some(world) => world.yield_now(),
+    match system() {
+        Some(system) => system.yield_now(),
         None => rustix::thread::sched_yield(),
     }
 }
@@ -144,14 +144,14 @@ pub fn yield_now() {
 /// Memory that other processes write is about to be accessed.
 #[track_caller]
 pub(crate) fn access() {
-    if let Some(world) = world() {
-        world.access(Location::caller());
+    if let Some(system) = system() {
+        system.access(Location::caller());
     }
 }
 
 /// Whether a call of the kernel fails before it is made.
 pub(crate) fn call(call: Call) -> Result<(), Errno> {
-    world().map_or(Ok(()), |world| world.call(call))
+    system().map_or(Ok(()), |system| system.call(call))
 }
 
 /// Waits by `wait`, which the simulator lets look without waiting, for at most so long.
@@ -160,15 +160,15 @@ pub(crate) fn wait<T>(
     mut wait: impl FnMut(Option<Duration>) -> io::Result<T>,
     nothing: impl Fn(&T) -> bool,
 ) -> io::Result<T> {
-    let Some(world) = world() else {
+    let Some(system) = system() else {
         return wait(timeout);
     };
     let nanoseconds = timeout.and_then(|timeout| u64::try_from(timeout.as_nanos()).ok());
-    let until = world.deadline(nanoseconds);
+    let until = system.deadline(nanoseconds);
     loop {
         let found = wait(Some(Duration::ZERO))?;
         let over = timeout.is_some_and(|timeout| timeout.is_zero());
-        if !nothing(&found) || over || !world.sleep(until) {
+        if !nothing(&found) || over || !system.sleep(until) {
             return Ok(found);
         }
     }
@@ -176,33 +176,33 @@ pub(crate) fn wait<T>(
 
 /// A descriptor was made, which belongs to the process.
 pub fn opened<T: AsFd>(fd: T) -> T {
-    if let Some(world) = world() {
-        world.opened(fd.as_fd().as_raw_fd());
+    if let Some(system) = system() {
+        system.opened(fd.as_fd().as_raw_fd());
     }
     fd
 }
 
 pub(crate) fn mapped(base: usize, len: usize, writable: bool) {
-    if let Some(world) = world() {
-        world.mapped(base, len, writable);
+    if let Some(system) = system() {
+        system.mapped(base, len, writable);
     }
 }
 
 pub(crate) fn unmapped(base: usize) {
-    if let Some(world) = world() {
-        world.unmapped(base);
+    if let Some(system) = system() {
+        system.unmapped(base);
     }
 }
 
 pub(crate) fn segment(areas: &Areas) {
-    if let Some(world) = world() {
-        world.segment(areas);
+    if let Some(system) = system() {
+        system.segment(areas);
     }
 }
 
 pub(crate) fn own_segment(segment: &OwnSegment) {
-    if let Some(world) = world() {
-        world.own_segment(segment);
+    if let Some(system) = system() {
+        system.own_segment(segment);
     }
 }
 
@@ -212,19 +212,19 @@ pub(crate) fn name(id: u64) -> String {
 }
 
 pub(crate) fn listens(id: u64) {
-    if let Some(world) = world() {
-        world.listens(id);
+    if let Some(system) = system() {
+        system.listens(id);
     }
 }
 
 /// Gives a socket that is about to connect a name which tells its process.
 pub(crate) fn name_caller(socket: &OwnedFd) {
-    let Some(world) = world() else { return };
+    let Some(system) = system() else { return };
     let name = format!(
         "limic-sim/{}/from/{}/{:x}",
         std::process::id(),
-        world.process_id(),
-        world.random()
+        system.process_id(),
+        system.random()
     );
     let name = rustix::net::SocketAddrUnix::new_abstract_name(name.as_bytes());
     // Without a name the process at the other end is not known, as on an old kernel.
@@ -233,25 +233,25 @@ pub(crate) fn name_caller(socket: &OwnedFd) {
 
 /// The number of the process at the other end of a connection.
 pub(crate) fn pid_of_peer(socket: BorrowedFd<'_>) -> Option<i32> {
-    let world = world()?;
-    process_of(world, getpeername(socket).ok()??).map(|process| process as i32)
+    let system = system()?;
+    process_of(system, getpeername(socket).ok()??).map(|process| process as i32)
 }
 
 /// A descriptor of the process at the other end of a connection.
 pub(crate) fn pidfd(socket: BorrowedFd<'_>) -> Option<Result<OwnedFd, PidfdError>> {
-    let world = world()?;
+    let system = system()?;
     let process = pid_of_peer(socket);
     Some(process.map_or(Err(PidfdError::OtherNamespace), |process| {
-        world.pidfd(process as u32)
+        system.pidfd(process as u32)
     }))
 }
 
-fn process_of(world: &dyn World, name: SocketAddrAny) -> Option<u32> {
+fn process_of(system: &dyn System, name: SocketAddrAny) -> Option<u32> {
     let name = rustix::net::SocketAddrUnix::try_from(name).ok()?;
     let name = core::str::from_utf8(name.abstract_name()?).ok()?;
     let mut parts = name.split('/').skip(2);
     match parts.next()? {
         "from" => parts.next()?.parse().ok(),
-        id => world.listener(u64::from_str_radix(id, 16).ok()?),
+        id => system.listener(u64::from_str_radix(id, 16).ok()?),
     }
 }
