@@ -7,7 +7,7 @@ use limic_records::{self as frame, ControlRecord, RegionAccess};
 use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
-use super::{attach_both, open, open_with, outcome, pending, post};
+use super::{attach_both, meet, open, open_with, outcome, pending, post};
 use crate::Error;
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
@@ -118,8 +118,7 @@ fn offers_that_a_peer_takes_back_have_a_bound() {
 /// A program may cancel as many sends as it likes before it waits for one.
 #[test]
 fn who_cancels_sends_takes_the_answers_by_that() {
-    let (mut receiver, mut sender) = (offering(), offering());
-    let (of_sender, of_receiver) = attach_both(&mut receiver, &mut sender);
+    let (mut receiver, mut sender, of_sender, of_receiver) = meet(offering(), offering());
     let mut cancelled = Vec::new();
     for _ in 0..2 * u32::from(MOST_ANSWERS) {
         let id = offer(&mut sender, of_receiver);

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use limic_shm::control::Sent;
 
-use super::{attach_both, met, open, open_with, pending, post, post_receive, until};
+use super::{meet, met, open, open_with, pending, post, post_receive, until};
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::{attempt, receive};
 use crate::error::PeerFailure;
@@ -15,8 +15,8 @@ use crate::{Error, Selector};
 /// Its goodbye finds a full queue, and a forked child holds its sockets.
 #[test]
 fn an_endpoint_that_closes_is_missed_though_its_goodbye_has_no_room() {
-    let (mut leaving, mut left) = (open_with(|with| with.linger(Duration::ZERO)), open(0));
-    let (_, of_leaving) = attach_both(&mut leaving, &mut left);
+    let (mut leaving, mut left, _, of_leaving) =
+        meet(open_with(|with| with.linger(Duration::ZERO)), open(0));
     let connection = leaving.cx.sockets.iter().next().expect("a connection");
     let held = connection.channel.as_fd().try_clone_to_owned();
     while let Ok(Sent::Done) = connection.channel.send(&[99; 4], &[]) {}
@@ -83,8 +83,7 @@ fn a_send_that_was_received_ends_well_though_its_receiver_closes() {
     let patient = |settings: crate::settings::SettingsBuilder| {
         settings.private_rings(0).linger(Duration::from_secs(600))
     };
-    let (mut receiver, mut sender) = (open_with(patient), open(0));
-    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    let (mut receiver, mut sender, of_sender, at_sender) = meet(open_with(patient), open(0));
     let (data, mut room) = (vec![7_u8; 1 << 20], vec![0_u8; 1 << 20]);
     // SAFETY: the data outlives the endpoint.
     let send = pending(unsafe { post(&mut sender, at_sender, 1, &data) });

@@ -11,8 +11,8 @@ use limic_shm::control::{Channel, Sent};
 use limic_shm::owner::split::SplitTerms;
 
 use super::{
-    accessed_region, attach_both, claimer, failed, known, met, open, open_with, outcome, pending,
-    post, post_receive, send, start_revoke, tags, thread_time, turn, turns, until,
+    accessed_region, attach_both, claimer, failed, known, meet, met, open, open_with, outcome,
+    pending, post, post_receive, send, start_revoke, tags, thread_time, turn, turns, until,
 };
 use crate::counters::Event;
 use crate::engine::Engine;
@@ -358,8 +358,7 @@ fn a_copy_out_of_a_buffer_that_its_sender_has_back_is_no_message() {
             with.long_path(Path::Cma)
         })
     };
-    let (mut receiver, mut sender) = (open(), open());
-    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    let (mut receiver, mut sender, of_sender, at_sender) = meet(open(), open());
     // Two visits of a single copy.
     let mut data = vec![1_u8; 4 << 20];
     let mut room = vec![0_u8; 4 << 20];

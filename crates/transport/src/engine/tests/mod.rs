@@ -201,11 +201,15 @@ fn attach_both(a: &mut Engine, b: &mut Engine) -> (u32, u32) {
     (of_b, of_a)
 }
 
-/// Two endpoints with so many private rings, which have met; and the number of each at the other.
-fn met(private_rings: u32) -> (Engine, Engine, u32, u32) {
-    let (mut a, mut b) = (open(private_rings), open(private_rings));
+/// Two endpoints that have met, and the number of each at the other.
+fn meet(mut a: Engine, mut b: Engine) -> (Engine, Engine, u32, u32) {
     let (of_b, of_a) = attach_both(&mut a, &mut b);
     (a, b, of_b, of_a)
+}
+
+/// The same with so many private rings.
+fn met(private_rings: u32) -> (Engine, Engine, u32, u32) {
+    meet(open(private_rings), open(private_rings))
 }
 
 /// A region of 100 bytes of 1, which a peer is in the middle of accessing, and what ends that.

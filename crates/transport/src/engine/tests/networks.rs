@@ -8,8 +8,8 @@ use limic_fabric::{Part, Provider};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
-    Log, PATIENCE, attach_both, known, open, open_with, pending, post, send, tags, turn, until,
-    wait_for,
+    Log, PATIENCE, attach_both, known, meet, open, open_with, pending, post, send, tags, turn,
+    until, wait_for,
 };
 use crate::counters::Event;
 use crate::engine::Engine;
@@ -72,8 +72,8 @@ fn a_peer_that_reads_nothing_holds_up_no_other_wait() {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let data = vec![7; 1 << 21];
-        let (mut one, mut other) = (listening(FabricUse::TcpOnly), listening(FabricUse::TcpOnly));
-        let (of_other, of_one) = attach_both(&mut one, &mut other);
+        let (mut one, mut other, of_other, of_one) =
+            meet(listening(FabricUse::TcpOnly), listening(FabricUse::TcpOnly));
         let mut sent = 0;
         while !one.cx.fabric.holds_messages() {
             // SAFETY: the data stays longer than the endpoints.
@@ -140,8 +140,7 @@ fn an_endpoint_that_has_known_too_many_peers_says_so() {
 /// Progress calls look at the networks only where there is something: one who is silent is nothing.
 #[test]
 fn a_silent_caller_does_not_make_peers_in_shared_memory_pay_for_networks() {
-    let (mut engine, mut peer) = (listening(FabricUse::Tcp), open(1));
-    let (of_peer, at_peer) = attach_both(&mut engine, &mut peer);
+    let (mut engine, mut peer, of_peer, at_peer) = meet(listening(FabricUse::Tcp), open(1));
     let mut caller = call(&engine);
     while engine.cx.fabric.patience().is_none() {
         engine.poll_sockets();

@@ -10,7 +10,7 @@ use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
 use super::{
-    Log, attach_both, give_up, open, open_with, outcome, pending, send, start_revoke, tags,
+    Log, attach_both, give_up, meet, open, open_with, outcome, pending, send, start_revoke, tags,
     thread_time, turn, until,
 };
 use crate::engine::Engine;
@@ -42,8 +42,7 @@ fn first_bytes(key: u64) -> RegionAccess {
 /// Where no path that is allowed reads it, nothing else does.
 #[test]
 fn the_memory_of_a_peer_is_not_read_where_the_settings_forbid_it() {
-    let (mut owner, mut peer) = (open_helped(), open_helped());
-    let (_, of_owner) = attach_both(&mut owner, &mut peer);
+    let (_owner, mut peer, _, of_owner) = meet(open_helped(), open_helped());
     let (data, mut room) = ([7_u8; 64], [0_u8; 64]);
     // SAFETY: the room outlives the buffer.
     let into = unsafe { ReceiveBuffer::new(&[RawSliceMut::from(&mut room[..])]) };
@@ -82,8 +81,7 @@ fn a_region_that_is_dropped_while_a_stopped_peer_accesses_it_is_said_to_be_lost(
 
 #[test]
 fn access_with_the_owners_help_counts_at_the_side_that_asked() {
-    let (mut owner, mut peer) = (open_helped(), open_helped());
-    let (_, of_owner) = attach_both(&mut owner, &mut peer);
+    let (mut owner, mut peer, _, of_owner) = meet(open_helped(), open_helped());
     let (_, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
     let (data, mut room) = (vec![2_u8; LEN], vec![0_u8; LEN]);
     // SAFETY: both outlive the accesses, which are waited for.
@@ -119,8 +117,7 @@ fn access_with_the_owners_help_counts_at_the_side_that_asked() {
 #[test]
 fn accesses_beyond_those_that_the_owner_helps_with_at_a_time_wait_and_are_done() {
     const ACCESSES: usize = 5000;
-    let (mut owner, mut peer) = (open_helped(), open_helped());
-    let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
+    let (mut owner, mut peer, of_peer, of_owner) = meet(open_helped(), open_helped());
     let (_, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
     let data = [2_u8; 8];
     let mut room = [0_u8; 8];
@@ -151,8 +148,7 @@ fn accesses_beyond_those_that_the_owner_helps_with_at_a_time_wait_and_are_done()
 
 #[test]
 fn accesses_that_a_peer_does_not_wait_for_have_a_bound() {
-    let (mut owner, mut peer) = (open_helped(), open_helped());
-    let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
+    let (mut owner, mut peer, of_peer, of_owner) = meet(open_helped(), open_helped());
     let (region, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
     let mut asked = 0;
     while owner.cx.peers.is_alive(of_peer) {
@@ -238,8 +234,7 @@ fn messages_move_while_help_rests_and_help_goes_on_where_nothing_moves() {
 fn a_turn_takes_no_longer_the_more_reads_of_a_region_wait() {
     const FEW: u16 = 4000;
     const MANY: u16 = 60_000;
-    let (mut owner, mut peer) = (open_helped(), open_helped());
-    let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
+    let (mut owner, mut peer, of_peer, of_owner) = meet(open_helped(), open_helped());
     let (region, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
     // The time of help is not what counts here.
     let turn = |owner: &mut Engine| {
@@ -273,8 +268,7 @@ fn begun_and_stopped(began: Duration, begin: fn(&mut Engine, (u32, u64), &mut [u
                 .linger(Duration::ZERO)
         })
     };
-    let (mut owner, mut peer) = (open(), open());
-    let (of_peer, of_owner) = attach_both(&mut owner, &mut peer);
+    let (mut owner, mut peer, of_peer, of_owner) = meet(open(), open());
     let (region, key) = regions::expose(&mut owner.cx, vec![1; LONG]).expect("a region");
     let mut bytes = vec![2_u8; LONG];
     let access = pending(begin(&mut peer, (of_owner, key), &mut bytes));
@@ -300,30 +294,28 @@ fn begun_and_stopped(began: Duration, begin: fn(&mut Engine, (u32, u64), &mut [u
     assert_eq!(memory, bytes);
 }
 
+fn begin_read(peer: &mut Engine, (of_owner, key): (u32, u64), into: &mut [u8]) -> Posted {
+    let into = [RawSliceMut::from(into)];
+    // SAFETY: the test waits for the end of the access.
+    unsafe { rma::post_read(&mut peer.cx, of_owner, key, 0, &into) }.expect("alive")
+}
+
 #[test]
 fn a_region_that_a_stopped_peer_reads_with_its_owners_help_is_given_up() {
-    begun_and_stopped(Duration::ZERO, |peer, (of_owner, key), into| {
-        let into = [RawSliceMut::from(into)];
-        // SAFETY: the test waits for the end of the access.
-        unsafe { rma::post_read(&mut peer.cx, of_owner, key, 0, &into) }.expect("alive")
-    });
+    begun_and_stopped(Duration::ZERO, begin_read);
 }
 
 #[test]
 fn a_region_of_which_a_peer_reads_a_little_at_a_time_is_given_up() {
     // It moved just now.
-    begun_and_stopped(regions::LONGEST, |peer, (of_owner, key), into| {
-        let into = [RawSliceMut::from(into)];
-        // SAFETY: the test waits for the end of the access.
-        unsafe { rma::post_read(&mut peer.cx, of_owner, key, 0, &into) }.expect("alive")
-    });
+    begun_and_stopped(regions::LONGEST, begin_read);
 }
 
 #[test]
 fn a_region_that_a_stopped_peer_writes_with_its_owners_help_is_given_up() {
     begun_and_stopped(Duration::ZERO, |peer, (of_owner, key), from| {
         let from = [RawSlice::from(&*from)];
-        // SAFETY: as above.
+        // SAFETY: as in `begin_read`.
         unsafe { rma::post_write(&mut peer.cx, of_owner, key, 0, &from) }.expect("alive")
     });
 }

@@ -4,7 +4,7 @@ use limic_policy::select::LONGEST_EAGER;
 use limic_records::{self as frame, ControlRecord};
 use limic_shm::bytes::ReceiveBuffer;
 
-use super::{attach_both, open_fragmenting, post, tags, turn, turns};
+use super::{meet, open_fragmenting, post, tags, turn, turns};
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::bypass::receive::Bypass;
@@ -41,8 +41,8 @@ fn a_message_with_a_word_that_a_receive_waits_for_is_not_unexpected() {
 /// A receiver and a sender with a private ring to it, and so many staging buffers of 16 KiB; and
 /// the number of each at the other.
 fn long_pair(staging_buffers: u32) -> (Engine, Engine, u32, u32) {
-    let [mut receiver, mut sender] = [(); 2].map(|()| open_fragmenting(staging_buffers));
-    let (of_sender, at_sender) = attach_both(&mut receiver, &mut sender);
+    let open = || open_fragmenting(staging_buffers);
+    let (mut receiver, mut sender, of_sender, at_sender) = meet(open(), open());
     for _ in 0..10 {
         super::send(&mut sender, at_sender, 1);
         turn(&mut [&mut receiver, &mut sender]);

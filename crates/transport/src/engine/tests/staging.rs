@@ -5,9 +5,7 @@ use limic_policy::select::LONGEST_RECYCLED;
 use limic_pools::staging::{IDLE_LOOKS, Lease, MOST_BY_PEER};
 use limic_records::{self as frame, ControlRecord};
 
-use super::{
-    attach_both, is_over, open_fragmenting, open_with, post, post_receive, tags, turn, turns,
-};
+use super::{is_over, meet, open_fragmenting, open_with, post, post_receive, tags, turn, turns};
 use crate::Peer;
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
@@ -16,9 +14,7 @@ use crate::raw::Posted;
 /// Two endpoints that have met, and move messages as two processes would; the number of each at the
 /// other.
 fn pair() -> (Engine, Engine, u32, u32) {
-    let [mut a, mut b] = [(); 2].map(|()| open_fragmenting(128));
-    let (of_b, of_a) = attach_both(&mut a, &mut b);
-    (a, b, of_b, of_a)
+    meet(open_fragmenting(128), open_fragmenting(128))
 }
 
 /// One message of so many bytes, received where it was posted.
@@ -127,8 +123,8 @@ fn a_long_answer_for_which_nobody_waits_is_not_repeated_at_once() {
 
 #[test]
 fn who_wants_long_messages_to_be_asked_for_is_asked() {
-    let [mut a, mut b] = [(); 2].map(|()| open_with(|settings| settings.eager_max(32 << 10)));
-    let (of_b, of_a) = attach_both(&mut a, &mut b);
+    let open = || open_with(|settings| settings.eager_max(32 << 10));
+    let (mut a, mut b, of_b, of_a) = meet(open(), open());
     for round in 0..10 {
         pass(&mut a, of_b, &mut b, of_a, 128 << 10, round);
         pass(&mut b, of_a, &mut a, of_b, 128 << 10, round);

@@ -10,7 +10,7 @@ use limic_shm::owner::split::SplitTerms;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::shared::SharedProducer;
 
-use super::{attach_both, claimer, open_with, pending, post, post_receive, turn};
+use super::{attach_both, claimer, meet, open_with, pending, post, post_receive, turn};
 use crate::Peer;
 use crate::engine::Engine;
 use crate::engine::request::{Operation, ReceiveStage, SendStage};
@@ -58,8 +58,7 @@ pub(super) struct Pair {
 
 impl Pair {
     pub(super) fn new() -> Self {
-        let (mut receiver, mut sender) = (open(), open());
-        let (of_sender, of_receiver) = attach_both(&mut receiver, &mut sender);
+        let (receiver, sender, of_sender, of_receiver) = meet(open(), open());
         Self {
             receiver,
             sender,

@@ -3,7 +3,9 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use super::{attach_both, open_with, outcome, pending, post, post_receive, send, turn, until};
+use super::{
+    attach_both, meet, open_with, outcome, pending, post, post_receive, send, turn, until,
+};
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::receive;
@@ -65,8 +67,7 @@ fn kept(engine: &Engine) -> u64 {
 
 #[test]
 fn a_peer_that_sends_more_than_is_received_waits_and_loses_nothing() {
-    let (mut receiver, mut flooding) = (open(2), open(2));
-    let (of_flooding, at_flooding) = attach_both(&mut receiver, &mut flooding);
+    let (mut receiver, mut flooding, of_flooding, at_flooding) = meet(open(2), open(2));
     flood(&mut flooding, at_flooding, &mut receiver);
     let (most, all) = (kept(&receiver) * ENTRY, MESSAGES * ENTRY);
     assert!((CAP / 2..CAP * 3 / 2).contains(&most), "{most} of {all}");
@@ -80,8 +81,7 @@ fn a_peer_that_sends_more_than_is_received_waits_and_loses_nothing() {
 
 #[test]
 fn who_sends_too_much_that_nobody_receives_has_short_turns() {
-    let (mut receiver, mut flooding) = (open(2), open(2));
-    let (_, at_flooding) = attach_both(&mut receiver, &mut flooding);
+    let (mut receiver, mut flooding, _, at_flooding) = meet(open(2), open(2));
     let mut taken = Vec::new();
     for tag in 0..2 * BUDGET / ENTRY {
         // SAFETY: the data stays for ever.
@@ -100,8 +100,7 @@ fn who_sends_too_much_that_nobody_receives_has_short_turns() {
 
 #[test]
 fn a_receive_gets_its_message_out_of_a_ring_that_is_held_back() {
-    let (mut receiver, mut flooding) = (open(2), open(2));
-    let (of_flooding, at_flooding) = attach_both(&mut receiver, &mut flooding);
+    let (mut receiver, mut flooding, of_flooding, at_flooding) = meet(open(2), open(2));
     flood(&mut flooding, at_flooding, &mut receiver);
     let next = kept(&receiver);
     let mut room = [0_u8; 8];

@@ -5,7 +5,7 @@ use limic_pools::arena::ArenaMessage;
 use limic_records::{self as frame, ControlRecord};
 
 use super::third::Forger;
-use super::{attach_both, failed, open_with, outcome, post_receive, until};
+use super::{failed, meet, open_with, outcome, post_receive, until};
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
@@ -23,8 +23,7 @@ fn pair() -> (Engine, Engine, (u32, u32)) {
     let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
     let paths = paths.with(Path::Loan).with(Path::SendAhead);
     let open = || open_with(|with| with.allowed(paths));
-    let (mut receiver, mut sender) = (open(), open());
-    let (of_sender, of_receiver) = attach_both(&mut receiver, &mut sender);
+    let (mut receiver, sender, of_sender, of_receiver) = meet(open(), open());
     let pair = receiver.cx.peers.pair(of_sender).expect("shared memory");
     pair.arenas.map_none();
     (receiver, sender, (of_sender, of_receiver))
