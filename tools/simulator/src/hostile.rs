@@ -156,8 +156,7 @@ fn note(what: &'static str) {
 /// A process, as its number at the others. Who names itself and then does not answer is waited for,
 /// as one that is stopped.
 fn somebody(script: &Script) -> usize {
-    let honest = script.hostile.iter().filter(|hostile| !**hostile).count();
-    sim::with(|sim| sim.rng.usize(0..honest))
+    sim::with(|sim| sim.rng.usize(0..script.honest()))
 }
 
 /// A claim in the shared ring that names somebody, who never made it.

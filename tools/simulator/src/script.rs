@@ -147,6 +147,11 @@ impl Script {
         script
     }
 
+    /// So many processes keep the rules: the first ones.
+    pub(crate) fn honest(&self) -> usize {
+        self.hostile.iter().filter(|hostile| !**hostile).count()
+    }
+
     fn draw_phase(&mut self, rng: &mut Rng, number: u64, honest: usize) -> Phase {
         // Many messages: short ones, for which rings of their own are granted, or long ones, which
         // pile up at receivers that lag.
