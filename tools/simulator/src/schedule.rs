@@ -177,7 +177,7 @@ fn bury() {
     }
 }
 
-fn is_open(fd: i32) -> bool {
+pub(crate) fn is_open(fd: i32) -> bool {
     // SAFETY: asks for a flag of a number.
     unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }

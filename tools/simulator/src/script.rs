@@ -99,6 +99,12 @@ pub(crate) enum Malice {
 pub(crate) const BAIT: u64 = 0xbad;
 pub(crate) const BAIT_LEN: usize = 1 << 20;
 
+/// Bytes of unexpected messages beyond which senders are asked to offer.
+const LEAST_BUDGET: u64 = 64 << 10;
+/// With that budget, no endpoint keeps so many messages, however short they are: each counts with
+/// 256 bytes, and all together may take the budget 32 times.
+pub(crate) const MOST_KEPT: u64 = 10_000;
+
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -284,6 +290,10 @@ fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
         1 => LineLatency::Nanoseconds(150),
         _ => LineLatency::Nanoseconds(30),
     };
+    let budget = match malice {
+        Malice::Forges => LEAST_BUDGET,
+        _ => u64::from(pick(rng, &[LEAST_BUDGET as u32, 1 << 26])),
+    };
     let hasty = matches!(ending, Ending::Hasty(_));
     let linger = if hasty {
         Duration::ZERO
@@ -301,7 +311,7 @@ fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
         .shared_slots(pick(rng, &[64, 256]))
         .staging_buffer_bytes(pick(rng, &[4096, 16_384]))
         .staging_buffers(pick(rng, &[4, 16, 64]))
-        .unexpected_budget_bytes(u64::from(pick(rng, &[65_536, 1 << 26])))
+        .unexpected_budget_bytes(budget)
         .loan_bytes(8 << 20)
         .spin(Spin::For(Duration::from_micros(u64::from(pick(
             rng,

@@ -183,6 +183,8 @@ pub(crate) struct Board {
     /// Keys of regions.
     pub(crate) keys: Vec<u64>,
     pub(crate) matches: Vec<Match>,
+    /// The process that is flooded with messages which nobody receives.
+    pub(crate) flooded: Option<usize>,
     /// For each message, how many sends had been made when it was last sent.
     pub(crate) sent_as: Vec<u64>,
 }
@@ -379,7 +381,7 @@ impl Sim {
         }
     }
 
-    fn is_ready(&self, process: &Process) -> bool {
+    pub(crate) fn is_ready(&self, process: &Process) -> bool {
         let awake = match process.state {
             State::Ready => true,
             State::Asleep { until, seen } => {

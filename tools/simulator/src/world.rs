@@ -9,7 +9,7 @@ use limic_shm::segment::{Areas, OwnSegment};
 use limic_shm::world::{Call, World};
 use rustix::io::Errno;
 
-use crate::schedule::give_way;
+use crate::schedule::{give_way, is_open};
 use crate::sim::{self, Sim, State};
 
 /// Endpoints look around so often while they sleep, so that a peer that meddles with their wake-up
@@ -22,6 +22,9 @@ const PROBE: usize = 8;
 
 /// What a yield takes: others may use the processor meanwhile.
 const YIELD_NS: u64 = 20_000;
+
+/// No endpoint has so many descriptors, whatever its few peers do.
+const MOST_DESCRIPTORS: usize = 250;
 
 /// The simulated world.
 struct Simulated;
@@ -104,7 +107,15 @@ impl World for Simulated {
                 // It has closed it since.
                 sim.processes[before].descriptors.remove(&fd);
             }
-            sim.processes[current].descriptors.insert(fd);
+            let process = &mut sim.processes[current];
+            process.descriptors.insert(fd);
+            // Not all are open: nobody tells that one was closed.
+            if !process.hostile && process.descriptors.len() > MOST_DESCRIPTORS {
+                process.descriptors.retain(|fd| is_open(*fd));
+                if process.descriptors.len() > MOST_DESCRIPTORS {
+                    sim.fail("an endpoint has more descriptors than it may");
+                }
+            }
         });
     }
 
