@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use limic::raw::{Messages, Posted, RawSlice, Requests};
-use limic::{Endpoint, HybridEndpoint, Peer, Tag};
+use limic::{HybridEndpoint, Peer, Tag};
 use limic_shm::control::Channel;
 
 use super::{all_over, note};
