@@ -60,6 +60,8 @@ pub(super) enum Stage {
 pub(super) struct OpenPacket {
     pub(super) buffer: u32,
     pub(super) packing: Packing,
+    /// A wait for an entry was given up.
+    pub(super) had_time: bool,
 }
 
 /// The ring that a peer writes into.

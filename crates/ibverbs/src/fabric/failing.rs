@@ -140,7 +140,7 @@ impl Fabric {
             }
         }
         if let Some(open) = connection.open.take() {
-            self.open_packets -= 1;
+            self.open_packets -= u32::from(!open.had_time);
             self.packets.put_back(open.buffer);
         }
         for (buffer, _) in core::mem::take(&mut connection.again) {

@@ -70,7 +70,7 @@ pub struct Fabric {
     connections: Vec<Connection>,
     greeter: Greeter,
     packets: Packets,
-    /// Connections with a packet that is being filled.
+    /// Connections with a packet that is being filled, and had no time for that.
     open_packets: u32,
     transfers: Transfers,
     cache: Cache,
@@ -322,12 +322,21 @@ impl Fabric {
         contact::patience(self)
     }
 
-    /// Connections on which messages that were taken wait for an entry to leave with: only
-    /// [`poll`](Self::poll) sends them.
+    /// Connections on which messages that were taken wait for an entry to leave with, and had no
+    /// time for that: only [`poll`](Self::poll) sends them.
     #[inline]
     #[must_use]
     pub fn holding(&self) -> u32 {
         self.open_packets
+    }
+
+    /// What waits now had time to leave.
+    pub fn gave_time(&mut self) {
+        let connections = self.connections.iter_mut();
+        for open in connections.filter_map(|connection| connection.open.as_mut()) {
+            open.had_time = true;
+        }
+        self.open_packets = 0;
     }
 
     /// Whether a connection is ready: messages go at once, as far as there is room.

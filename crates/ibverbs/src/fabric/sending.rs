@@ -102,7 +102,11 @@ impl Fabric {
         };
         fill(space);
         connection.sequence = connection.sequence.wrapping_add(1);
-        connection.open = Some(OpenPacket { buffer, packing });
+        connection.open = Some(OpenPacket {
+            buffer,
+            packing,
+            had_time: false,
+        });
         self.open_packets += 1;
         self.counts.messages += 1;
         if free && !self.connections[to.0 as usize].corked {
@@ -143,10 +147,13 @@ impl Fabric {
         if !free || !connection.again.is_empty() {
             return connection.open.is_none();
         }
-        let Some(OpenPacket { buffer, packing }) = connection.open.take() else {
+        let Some(open) = connection.open.take() else {
             return true;
         };
-        self.open_packets -= 1;
+        self.open_packets -= u32::from(!open.had_time);
+        let OpenPacket {
+            buffer, packing, ..
+        } = open;
         let freed = connection
             .ring_in
             .as_mut()

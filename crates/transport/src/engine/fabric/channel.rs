@@ -40,8 +40,6 @@ pub(crate) struct FabricChannel {
     pub(super) ask_first: Vec<u32>,
     /// Peers were told to ask first.
     pub(super) told: bool,
-    /// Connections that held messages when a wait for their peers was given up.
-    given_time: u32,
 }
 
 impl FabricChannel {
@@ -81,7 +79,6 @@ impl FabricChannel {
             offered: HashMap::new(),
             ask_first: Vec::new(),
             told: false,
-            given_time: 0,
         };
         channel.arm_all();
         channel
@@ -156,25 +153,21 @@ impl FabricChannel {
     /// Whether messages whose sends are over wait for the network, and not for peers alone that
     /// were [given time](Self::gave_time) already.
     #[inline(always)]
-    pub(crate) fn holds_messages(&mut self) -> bool {
+    pub(crate) fn holds_messages(&self) -> bool {
         self.is_active() && self.holds_messages_slow()
     }
 
     #[cold]
-    fn holds_messages_slow(&mut self) -> bool {
-        let holding = self.holding();
-        self.given_time = self.given_time.min(holding);
-        holding > self.given_time
-    }
-
-    fn holding(&self) -> u32 {
-        self.fabrics.iter().map(|fabric| fabric.holding()).sum()
+    fn holds_messages_slow(&self) -> bool {
+        self.fabrics.iter().any(|fabric| fabric.holding() > 0)
     }
 
     /// The peers for which messages wait now had time to make room. Nobody waits for them again
     /// before they have.
     pub(crate) fn gave_time(&mut self) {
-        self.given_time = self.holding();
+        for fabric in &mut self.fabrics {
+            fabric.gave_time();
+        }
     }
 
     /// Whether the ranks of a job meet before their first message.
