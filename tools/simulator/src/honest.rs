@@ -1,5 +1,6 @@
 //! What a process does that keeps the rules.
 
+mod fork;
 mod leave;
 mod one_sided;
 mod receive;
@@ -231,6 +232,9 @@ impl Honest<'_> {
             }
             if one_in(8) {
                 self.endpoint.progress();
+            }
+            if script.forks && one_in(40) {
+                self.fork();
             }
         }
         if hasty {

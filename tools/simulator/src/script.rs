@@ -102,8 +102,11 @@ pub(crate) const BAIT_LEN: usize = 1 << 20;
 /// Bytes of unexpected messages beyond which senders are asked to offer.
 const LEAST_BUDGET: u64 = 64 << 10;
 /// With that budget, no endpoint keeps so many messages, however short they are: each counts with
-/// 256 bytes, and all together may take the budget 32 times.
-pub(crate) const MOST_KEPT: u64 = 10_000;
+/// 256 bytes, and all together may take the budget 32 times. Of a peer that is gone, all that its
+/// ring holds comes beyond that.
+pub(crate) const MOST_KEPT: u64 = 32 * LEAST_BUDGET / 256 + MOST_RING as u64 / 8;
+/// Bytes of the longest ring.
+const MOST_RING: u32 = 65_536;
 
 /// All of it.
 #[derive(Debug)]
@@ -118,6 +121,8 @@ pub(crate) struct Script {
     /// Somebody may go before the others have done with it.
     pub(crate) may_fail: bool,
     pub(crate) malice: Malice,
+    /// Honest processes fork now and then.
+    pub(crate) forks: bool,
 }
 
 impl Script {
@@ -145,6 +150,7 @@ impl Script {
             may_fail,
             hostile: hostile.clone(),
             malice,
+            forks: rng.u32(0..8) == 0,
         };
         for phase in 0..rng.usize(1..=3) {
             let phase = script.draw_phase(rng, phase as u64, honest);
@@ -307,7 +313,7 @@ fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
         .long_path(long)
         .eager_max(u64::from(pick(rng, &[256, 1024, 8192, 65_536])))
         .private_rings(pick(rng, &[0, 1, 2, 4]))
-        .ring_bytes(pick(rng, &[4096, 8192, 65_536]))
+        .ring_bytes(pick(rng, &[4096, 8192, MOST_RING]))
         .shared_slots(pick(rng, &[64, 256]))
         .staging_buffer_bytes(pick(rng, &[4096, 16_384]))
         .staging_buffers(pick(rng, &[4, 16, 64]))

@@ -75,7 +75,13 @@ impl World for Simulated {
         if !over {
             give_way();
         }
-        sim::with(|sim| until.is_none_or(|until| until > sim.now))
+        sim::with(|sim| {
+            if sim.is_child {
+                // There is nobody else to have a turn meanwhile.
+                sim.now = sim.now.max(until.unwrap_or(0));
+            }
+            until.is_none_or(|until| until > sim.now)
+        })
     }
 
     fn now_ns(&self) -> u64 {
@@ -86,7 +92,11 @@ impl World for Simulated {
     }
 
     fn process_id(&self) -> u32 {
-        sim::with(|sim| sim.current.map_or(0, Sim::process_id))
+        // A child's number is nobody else's.
+        sim::with(|sim| match sim.current {
+            Some(current) if !sim.is_child => Sim::process_id(current),
+            _ => 0,
+        })
     }
 
     fn random(&self) -> u64 {
