@@ -77,8 +77,11 @@ impl Side {
 
     fn connected_to_peer(&mut self) -> bool {
         match self.fabric.poll(&mut self.inbox) {
-            Some(Event::Connected { hello, .. }) => {
+            Some(Event::Connected {
+                connection, hello, ..
+            }) => {
                 assert_eq!(hello.len(), 5);
+                self.peer = connection;
                 true
             }
             Some(Event::Failed { why, .. }) => {
@@ -314,35 +317,59 @@ fn a_lost_connection_is_made_anew() {
         let mut side = Side::connected(rank, settings());
         stream_both_ways(&mut side, 100);
         side.meet(rank);
-        if rank.rank == 0 {
-            let mut memory = vec![0_u8; 4096];
-            // SAFETY: lives until the event.
-            let spread = unsafe {
-                side.fabric
-                    .register(memory.as_mut_ptr(), memory.len(), Access::LOCAL)
-            }
-            .expect("registered");
-            // A key that the peer never gave breaks the only queue pair.
-            let wrong = RemoteRange {
-                start: 0x1000,
-                keys: 0x0123_4567_0123_4567,
-            };
-            let peer = side.peer;
-            // SAFETY: the memory is left alone until the event.
-            unsafe { side.fabric.read(peer, wrong, &spread, 0, 4096, 7) }.expect("started");
-            side.progress_until("the end", |side| side.failed.is_some());
-            let address = side.there;
-            let again = side.fabric.connect(&address, 2, 2 ^ rank.seed);
-            assert_eq!(again.expect("connect"), side.peer);
-            side.failed = None;
-        }
-        let start = Instant::now();
-        while !side.connected_to_peer() {
-            assert!(start.elapsed() < Duration::from_secs(50), "not connected");
-        }
-        // What failed before is told before.
-        side.failed = None;
+        lose_and_connect(&mut side, rank);
         stream_both_ways(&mut side, 100);
+        side.close(rank);
+    });
+}
+
+/// Rank 0 breaks its connection, and both connect anew.
+fn lose_and_connect(side: &mut Side, rank: &Rank) {
+    let before = side.peer;
+    if rank.rank == 0 {
+        let mut memory = vec![0_u8; 4096];
+        // SAFETY: lives until the event.
+        let spread = unsafe {
+            side.fabric
+                .register(memory.as_mut_ptr(), memory.len(), Access::LOCAL)
+        }
+        .expect("registered");
+        // A key that the peer never gave breaks the only queue pair.
+        let wrong = RemoteRange {
+            start: 0x1000,
+            keys: 0x0123_4567_0123_4567,
+        };
+        // SAFETY: the memory is left alone until the event.
+        unsafe { side.fabric.read(before, wrong, &spread, 0, 4096, 7) }.expect("started");
+        side.progress_until("the end", |side| side.failed.is_some());
+        let address = side.there;
+        let again = side.fabric.connect(&address, 2, 2 ^ rank.seed);
+        again.expect("connect");
+    }
+    let start = Instant::now();
+    while !side.connected_to_peer() {
+        assert!(start.elapsed() < Duration::from_secs(50), "not connected");
+    }
+    assert_ne!(side.peer, before);
+    // What failed before is told before.
+    side.failed = None;
+}
+
+/// Of all connections together, a completion queue has no room for those of so many.
+#[test]
+fn connections_that_were_lost_take_no_room() {
+    run("connections_that_were_lost_take_no_room", |rank| {
+        let large = FabricSettings {
+            send_entries: 4096,
+            ..settings()
+        };
+        let mut side = Side::connected(rank, large);
+        for _ in 0..10 {
+            stream_both_ways(&mut side, 10);
+            side.meet(rank);
+            lose_and_connect(&mut side, rank);
+        }
+        stream_both_ways(&mut side, 10);
         side.close(rank);
     });
 }

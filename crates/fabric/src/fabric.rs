@@ -135,8 +135,13 @@ pub trait Fabric: Debug + Send {
     /// The last of them has been sent.
     fn uncork(&mut self, to: ConnectionId);
 
-    /// Connections on which messages that were taken wait: only [`poll`](Self::poll) sends them.
+    /// Connections on which messages that were taken wait, but for those that were [given
+    /// time](Self::gave_time): only [`poll`](Self::poll) sends them.
     fn holding(&self) -> u32;
+
+    /// The peers for which messages wait now had time to make room. They do not count again before
+    /// they have.
+    fn gave_time(&mut self);
 
     /// Moves everything on, and gives one event. `None`: nothing is to be told now.
     fn poll(&mut self, inbox: &mut Inbox) -> Option<Event>;

@@ -122,6 +122,10 @@ impl Fabric for VerbsFabric {
         self.fabric.holding()
     }
 
+    fn gave_time(&mut self) {
+        self.fabric.gave_time();
+    }
+
     fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {
         let event = self.fabric.poll(inbox)?;
         if let Event::Transferred { token, .. } = event {

@@ -53,6 +53,8 @@ pub(crate) struct Connection {
     pub(crate) refused: bool,
     /// It is among those that hold messages back.
     pub(crate) holds: bool,
+    /// A wait for room was given up, and all that waited is not out yet.
+    pub(crate) had_time: bool,
     /// Nothing can be sent any more; what has come can be read.
     pub(crate) broken: Option<String>,
     /// Bytes of the message that has begun to go, which the caller has still to give.
@@ -81,6 +83,7 @@ impl Connection {
             blocked: false,
             refused: false,
             holds: false,
+            had_time: false,
             broken: None,
             to_go: 0,
             input: Vec::new(),

@@ -284,6 +284,13 @@ impl Fabric for TcpFabric {
         self.holding
     }
 
+    fn gave_time(&mut self) {
+        for connection in self.connections.values_mut() {
+            connection.had_time |= core::mem::take(&mut connection.holds);
+        }
+        self.holding = 0;
+    }
+
     fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {
         self.take_next(inbox)
     }

@@ -168,7 +168,8 @@ impl Connection {
     /// Keeps count of the connections that hold messages. Who has more for a peer than its socket
     /// takes has to call again in any case, and other calls do not wait for that peer.
     fn note_held(&mut self, holding: &mut u32) {
-        let behind = self.refused || self.to_go > 0;
+        self.had_time &= !self.out.is_empty();
+        let behind = self.refused || self.to_go > 0 || self.had_time;
         let holds = self.is_ready() && !self.out.is_empty() && !behind;
         let held = core::mem::replace(&mut self.holds, holds);
         *holding = *holding + u32::from(holds) - u32::from(held);

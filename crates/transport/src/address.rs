@@ -1,9 +1,12 @@
 //! The address of an endpoint: 64 bytes that any bootstrap can carry.
 
 use core::fmt;
+use std::io;
+use std::path::PathBuf;
 
 use limic_fabric::{PARTS, Parts};
 use limic_shm::process::ValueHere;
+use rustix::io::Errno;
 
 use crate::{Error, Result};
 
@@ -13,6 +16,11 @@ pub const ADDRESS_LEN: usize = 28 + PARTS;
 
 const MAGIC: [u8; 2] = *b"lm";
 const VERSION: u8 = 2;
+
+/// What tells this boot of this machine from all others.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+/// What tells its network namespace from others there.
+const NETWORK: &str = "/proc/self/ns/net";
 
 /// Where an endpoint can be found, and the secret that lets one in.
 ///
@@ -40,7 +48,7 @@ impl Address {
     /// A new random address on this node.
     pub(crate) fn generate() -> Result<Self> {
         Ok(Self {
-            node: this_node(),
+            node: this_node()?,
             id: random()?,
             secret: random()?,
             fabric: Parts::NONE,
@@ -55,7 +63,7 @@ impl Address {
     /// Whether the endpoint lives on this node and in this network namespace.
     #[must_use]
     pub fn is_local(&self) -> bool {
-        self.node == this_node()
+        this_node().is_ok_and(|node| node == self.node)
     }
 
     /// The node and network namespace where the endpoint lives: the same number for all that live
@@ -147,19 +155,26 @@ impl fmt::Display for Address {
 
 /// Identifies this boot of this machine and this network namespace (abstract sockets end at its
 /// border), so that two processes with the same value can reach each other's sockets.
-fn this_node() -> u64 {
-    static NODE: ValueHere<u64> = ValueHere::new();
-    *NODE.get_or_make(|| {
-        let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let net = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
-        // FNV-1a: both ends must compute the same value in every build of the library, which the
-        // standard library's hasher does not promise.
-        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        for byte in boot.iter().chain(net.as_os_str().as_encoded_bytes()) {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        hash
-    })
+fn this_node() -> Result<u64> {
+    static NODE: ValueHere<Result<u64>> = ValueHere::new();
+    let node = NODE.get_or_make(|| node_of(std::fs::read(BOOT), std::fs::read_link(NETWORK)));
+    node.clone()
+}
+
+/// Machines that say nothing of themselves, or where an empty file hides it, cannot be told apart.
+fn node_of(boot: io::Result<Vec<u8>>, net: io::Result<PathBuf>) -> Result<u64> {
+    let boot = boot.map_err(|e| Error::system(BOOT, e))?;
+    let net = net.map_err(|e| Error::system(NETWORK, e))?;
+    if boot.is_empty() {
+        return Err(Error::system(BOOT, Errno::NODATA));
+    }
+    // FNV-1a: both ends must compute the same value in every build of the library, which the
+    // standard library's hasher does not promise.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in boot.iter().chain(net.as_os_str().as_encoded_bytes()) {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    Ok(hash)
 }
 
 #[cfg(test)]
@@ -181,6 +196,21 @@ mod tests {
         assert_eq!(one.node(), other.node());
         let again = Address::from_bytes(&one.to_bytes()).unwrap();
         assert_eq!(again.node(), one.node());
+    }
+
+    #[test]
+    fn a_machine_that_cannot_be_told_from_others_is_an_error() {
+        let missing = || Errno::NOENT.into();
+        let (boot, net) = (|| Ok(vec![b'7'; 36]), || Ok(PathBuf::from("net:[1]")));
+        assert!(node_of(boot(), net()).is_ok());
+        for (failed, file) in [
+            (node_of(Err(missing()), net()), BOOT),
+            (node_of(Ok(Vec::new()), net()), BOOT),
+            (node_of(boot(), Err(missing())), NETWORK),
+        ] {
+            let text = failed.unwrap_err().to_string();
+            assert!(text.contains(file), "{text}");
+        }
     }
 
     #[test]

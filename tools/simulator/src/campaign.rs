@@ -234,7 +234,7 @@ fn run(seed: u64, trace: bool) -> (Option<String>, Counts) {
         _ => Malice::None,
     };
     let faulty = rng.bool();
-    let kills = malice == Malice::None && faulty && rng.u32(0..3) == 0;
+    let kills = faulty && rng.u32(0..3) == 0;
     let script = Rc::new(Script::draw(&mut rng, kills, malice));
     let processes = script.processes;
     let mut run = Sim::new(rng.u64(..), MOST_ACCESSES, trace);
@@ -252,7 +252,9 @@ fn run(seed: u64, trace: bool) -> (Option<String>, Counts) {
         };
         if kills {
             let when = 1_u64 << rng.u32(4..18);
-            run.faults.kill = Some((rng.usize(0..processes), when + rng.u64(0..when)));
+            // A hostile process ends as it likes.
+            let who = rng.usize(0..script.honest());
+            run.faults.kill = Some((who, when + rng.u64(0..when)));
             run.faults.children_live = rng.bool();
         }
     }

@@ -1,5 +1,6 @@
 //! What a process does that keeps the rules.
 
+mod fork;
 mod leave;
 mod one_sided;
 mod receive;
@@ -11,6 +12,7 @@ mod wait;
 
 use std::rc::Rc;
 
+use limic::counters::Event;
 use limic::raw::{Messages, Posted};
 use limic::{Endpoint, Error, HybridEndpoint, Loaned, Peer, Tag};
 
@@ -19,7 +21,7 @@ use self::room::Room;
 use self::send::Sending;
 use self::states::reached;
 use crate::schedule::{give_way, wait_for, wrong};
-use crate::script::{BAIT, BAIT_LEN, Ending, Malice, Script, Taking};
+use crate::script::{BAIT, BAIT_LEN, Ending, MOST_KEPT, Malice, Script, Taking};
 use crate::sim;
 
 /// Where the number of an endpoint begins in its address.
@@ -170,10 +172,25 @@ impl Honest<'_> {
             }
         }
         self.held.clear();
+        self.outlive_flood();
         if self.script.ending == Ending::Together {
             self.meet_all("waits for the end");
         }
         Ok(())
+    }
+
+    /// Stays until nobody floods this process with messages, and sees what it has kept of them.
+    fn outlive_flood(&self) {
+        doing(|| "outlives a flood".to_owned());
+        while sim::with(|sim| sim.board.flooded == Some(self.me)) {
+            self.endpoint.progress();
+            self.endpoint.sleep(None);
+        }
+        let most = Event::UnexpectedDepthMost;
+        let kept = self.endpoint.counters().event(most);
+        if self.script.malice == Malice::Forges && kept > MOST_KEPT {
+            wrong(format!("{kept} unexpected messages were kept"));
+        }
     }
 
     /// Posts a receive for what a hostile process sends.
@@ -215,6 +232,9 @@ impl Honest<'_> {
             }
             if one_in(8) {
                 self.endpoint.progress();
+            }
+            if script.forks && one_in(40) {
+                self.fork();
             }
         }
         if hasty {

@@ -1,6 +1,8 @@
 //! What a process does that breaks the rules: it has an endpoint, has met the others, and writes
 //! what it likes into what it has mapped and over its sockets.
 
+mod floods;
+
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,14 +43,18 @@ pub(crate) fn live(me: usize, script: &Rc<Script>) {
             .filter_map(|(process, address)| Some((process, address.clone().flatten()?)))
             .collect()
     });
-    let mut peers = Vec::new();
-    for (_, address) in &victims {
-        if let Ok(peer) = endpoint.connect(address) {
-            let _ = endpoint.attach(peer);
-            peers.push(peer);
-        }
-    }
+    let victims = victims.into_iter().filter_map(|(process, address)| {
+        let peer = endpoint.connect(&address).ok()?;
+        let _ = endpoint.attach(peer);
+        Some((process, peer))
+    });
+    let victims: Vec<(usize, Peer)> = victims.collect();
+    let peers: Vec<Peer> = victims.iter().map(|(_, peer)| *peer).collect();
     meet(&endpoint, &peers);
+    if script.malice == Malice::Forges && sim::with(|sim| sim.chance(3)) {
+        floods::flood(me, &endpoint, &victims);
+        die(me);
+    }
     let mut held = Vec::new();
     let bait: Box<[u8]> = vec![9; BAIT_LEN].into_boxed_slice();
     for _ in 0..sim::with(|sim| sim.rng.usize(1..40)) {
@@ -156,8 +162,7 @@ fn note(what: &'static str) {
 /// A process, as its number at the others. Who names itself and then does not answer is waited for,
 /// as one that is stopped.
 fn somebody(script: &Script) -> usize {
-    let honest = script.hostile.iter().filter(|hostile| !**hostile).count();
-    sim::with(|sim| sim.rng.usize(0..honest))
+    sim::with(|sim| sim.rng.usize(0..script.honest()))
 }
 
 /// A claim in the shared ring that names somebody, who never made it.

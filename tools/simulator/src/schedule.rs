@@ -50,6 +50,16 @@ pub(crate) fn give_way() {
     YIELDER.set(yielder);
 }
 
+/// From now on nobody else has a turn: this is a forked child, whose copies of the others are not
+/// they. Nothing fails there.
+pub(crate) fn is_alone() {
+    YIELDER.set(ptr::null());
+    sim::with(|sim| {
+        sim.is_child = true;
+        sim.faults = sim::Faults::default();
+    });
+}
+
 /// Waits, outside of limic, until something is so.
 pub(crate) fn wait_for(doing: &str, mut is_so: impl FnMut(&mut sim::Sim) -> bool) {
     loop {
@@ -73,7 +83,10 @@ pub(crate) fn wait_for(doing: &str, mut is_so: impl FnMut(&mut sim::Sim) -> bool
 
 /// Ends the run because something is wrong: the process never has another turn.
 pub(crate) fn wrong(what: impl std::fmt::Display) -> ! {
-    sim::with(|sim| sim.fail(what));
+    sim::with(|sim| sim.fail(&what));
+    if sim::with(|sim| sim.is_child) {
+        panic!("{what}");
+    }
     loop {
         give_way();
     }
@@ -144,6 +157,7 @@ fn bury() {
             let descriptors = std::mem::take(&mut gone.descriptors);
             if killed {
                 for (start, (len, _)) in mappings {
+                    limic_shm::system::forget_mapping(start);
                     // SAFETY: a mapping of a process that has no turn any more.
                     let _ = unsafe { rustix::mm::munmap(ptr::without_provenance_mut(start), len) };
                 }
@@ -177,7 +191,7 @@ fn bury() {
     }
 }
 
-fn is_open(fd: i32) -> bool {
+pub(crate) fn is_open(fd: i32) -> bool {
     // SAFETY: asks for a flag of a number.
     unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }

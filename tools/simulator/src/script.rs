@@ -99,6 +99,15 @@ pub(crate) enum Malice {
 pub(crate) const BAIT: u64 = 0xbad;
 pub(crate) const BAIT_LEN: usize = 1 << 20;
 
+/// Bytes of unexpected messages beyond which senders are asked to offer.
+const LEAST_BUDGET: u64 = 64 << 10;
+/// With that budget, no endpoint keeps so many messages, however short they are: each counts with
+/// 256 bytes, and all together may take the budget 32 times. Of a peer that is gone, all that its
+/// ring holds comes beyond that.
+pub(crate) const MOST_KEPT: u64 = 32 * LEAST_BUDGET / 256 + MOST_RING as u64 / 8;
+/// Bytes of the longest ring.
+const MOST_RING: u32 = 65_536;
+
 /// All of it.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -112,6 +121,8 @@ pub(crate) struct Script {
     /// Somebody may go before the others have done with it.
     pub(crate) may_fail: bool,
     pub(crate) malice: Malice,
+    /// Honest processes fork now and then.
+    pub(crate) forks: bool,
 }
 
 impl Script {
@@ -139,12 +150,18 @@ impl Script {
             may_fail,
             hostile: hostile.clone(),
             malice,
+            forks: rng.u32(0..8) == 0,
         };
         for phase in 0..rng.usize(1..=3) {
             let phase = script.draw_phase(rng, phase as u64, honest);
             script.phases.push(phase);
         }
         script
+    }
+
+    /// So many processes keep the rules: the first ones.
+    pub(crate) fn honest(&self) -> usize {
+        self.hostile.iter().filter(|hostile| !**hostile).count()
     }
 
     fn draw_phase(&mut self, rng: &mut Rng, number: u64, honest: usize) -> Phase {
@@ -279,6 +296,10 @@ fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
         1 => LineLatency::Nanoseconds(150),
         _ => LineLatency::Nanoseconds(30),
     };
+    let budget = match malice {
+        Malice::Forges => LEAST_BUDGET,
+        _ => u64::from(pick(rng, &[LEAST_BUDGET as u32, 1 << 26])),
+    };
     let hasty = matches!(ending, Ending::Hasty(_));
     let linger = if hasty {
         Duration::ZERO
@@ -292,11 +313,11 @@ fn settings(rng: &mut Rng, ending: Ending, malice: Malice) -> Settings {
         .long_path(long)
         .eager_max(u64::from(pick(rng, &[256, 1024, 8192, 65_536])))
         .private_rings(pick(rng, &[0, 1, 2, 4]))
-        .ring_bytes(pick(rng, &[4096, 8192, 65_536]))
+        .ring_bytes(pick(rng, &[4096, 8192, MOST_RING]))
         .shared_slots(pick(rng, &[64, 256]))
         .staging_buffer_bytes(pick(rng, &[4096, 16_384]))
         .staging_buffers(pick(rng, &[4, 16, 64]))
-        .unexpected_budget_bytes(u64::from(pick(rng, &[65_536, 1 << 26])))
+        .unexpected_budget_bytes(budget)
         .loan_bytes(8 << 20)
         .spin(Spin::For(Duration::from_micros(u64::from(pick(
             rng,

@@ -79,6 +79,8 @@ pub(crate) struct Process {
     /// hostile.
     pub(crate) own: Option<(Mapped, Mapped)>,
     pub(crate) hostile: bool,
+    /// It keeps its turn until it gives that away.
+    pub(crate) hurries: bool,
     /// Memory that others may write by cross-memory attach: start and length.
     pub(crate) rooms: BTreeMap<usize, usize>,
     /// Its endpoint fetches a message into memory of its own.
@@ -112,6 +114,7 @@ impl Process {
             areas: Vec::new(),
             own: None,
             hostile,
+            hurries: false,
             rooms: BTreeMap::new(),
             fetches: false,
             leaves: false,
@@ -183,6 +186,8 @@ pub(crate) struct Board {
     /// Keys of regions.
     pub(crate) keys: Vec<u64>,
     pub(crate) matches: Vec<Match>,
+    /// The process that is flooded with messages which nobody receives.
+    pub(crate) flooded: Option<usize>,
     /// For each message, how many sends had been made when it was last sent.
     pub(crate) sent_as: Vec<u64>,
 }
@@ -222,6 +227,10 @@ pub(crate) struct Sim {
     pub(crate) board: Board,
     /// Somebody may meddle with wake-ups.
     pub(crate) guarded: bool,
+    /// Copies of descriptors, which children hold that live on.
+    pub(crate) inherited: Vec<OwnedFd>,
+    /// This is a copy of the run, in a forked child.
+    pub(crate) is_child: bool,
 }
 
 /// What the scheduler does next.
@@ -251,6 +260,8 @@ impl Sim {
             owners: BTreeMap::new(),
             board: Board::default(),
             guarded: false,
+            inherited: Vec::new(),
+            is_child: false,
         }
     }
 
@@ -269,9 +280,8 @@ impl Sim {
 
     /// Says what was wrong; the run ends.
     pub(crate) fn fail(&mut self, what: impl fmt::Display) {
-        let who = self
-            .current
-            .map_or("nobody".to_owned(), |who| who.to_string());
+        let who = self.current.map(|who| who.to_string());
+        let who = who.unwrap_or_else(|| "nobody".to_owned());
         self.note(|| format!("WRONG: {what}"));
         self.failure
             .get_or_insert_with(|| format!("process {who}: {what}"));
@@ -296,8 +306,7 @@ impl Sim {
         self.now += self.rng.u64(2..30) << (2 * (self.counts.accesses >> 20));
         if self.accesses_left == 0 || self.now > self.end {
             let doing: Vec<&str> = self.processes.iter().map(|one| &*one.doing).collect();
-            let doing = doing.join("; ");
-            self.fail(format!("the run takes too long: {doing}"));
+            self.fail(format!("the run takes too long: {}", doing.join("; ")));
             return true;
         }
         self.accesses_left -= 1;
@@ -325,7 +334,7 @@ impl Sim {
             self.now += 1_u64 << self.rng.u32(10..31);
             self.counts.fault("delay");
         }
-        self.chance(self.switch)
+        !self.processes[current].hurries && self.chance(self.switch)
     }
 
     /// A call of the kernel: whether it fails.
@@ -369,17 +378,16 @@ impl Sim {
             match wakes.min() {
                 None => return Next::Over,
                 Some(when) if when.saturating_sub(self.now) > HANG_NS => {
-                    let waiting: Vec<String> = living
-                        .map(|one| format!("\n  {} ({:?})", one.doing, one.state))
-                        .collect();
-                    self.fail(format!("nobody goes on:{}", waiting.concat()));
+                    let waiting = living.map(|one| format!("\n  {} ({:?})", one.doing, one.state));
+                    let waiting: String = waiting.collect();
+                    self.fail(format!("nobody goes on:{waiting}"));
                 }
                 Some(when) => self.now = self.now.max(when),
             }
         }
     }
 
-    fn is_ready(&self, process: &Process) -> bool {
+    pub(crate) fn is_ready(&self, process: &Process) -> bool {
         let awake = match process.state {
             State::Ready => true,
             State::Asleep { until, seen } => {

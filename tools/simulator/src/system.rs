@@ -9,7 +9,7 @@ use limic_shm::segment::{Areas, OwnSegment};
 use limic_shm::system::{Call, System};
 use rustix::io::Errno;
 
-use crate::schedule::give_way;
+use crate::schedule::{give_way, is_open};
 use crate::sim::{self, Sim, State};
 
 /// Endpoints look around so often while they sleep, so that a peer that meddles with their wake-up
@@ -22,6 +22,9 @@ const PROBE: usize = 8;
 
 /// What a yield takes: others may use the processor meanwhile.
 const YIELD_NS: u64 = 20_000;
+
+/// No endpoint has so many descriptors, whatever its few peers do.
+const MOST_DESCRIPTORS: usize = 250;
 
 /// The simulated system.
 struct Simulated;
@@ -72,7 +75,13 @@ impl System for Simulated {
         if !over {
             give_way();
         }
-        sim::with(|sim| until.is_none_or(|until| until > sim.now))
+        sim::with(|sim| {
+            if sim.is_child {
+                // There is nobody else to have a turn meanwhile.
+                sim.now = sim.now.max(until.unwrap_or(0));
+            }
+            until.is_none_or(|until| until > sim.now)
+        })
     }
 
     fn now_ns(&self) -> u64 {
@@ -83,7 +92,11 @@ impl System for Simulated {
     }
 
     fn process_id(&self) -> u32 {
-        sim::with(|sim| sim.current.map_or(0, Sim::process_id))
+        // A child's number is nobody else's.
+        sim::with(|sim| match sim.current {
+            Some(current) if !sim.is_child => Sim::process_id(current),
+            _ => 0,
+        })
     }
 
     fn random(&self) -> u64 {
@@ -104,7 +117,15 @@ impl System for Simulated {
                 // It has closed it since.
                 sim.processes[before].descriptors.remove(&fd);
             }
-            sim.processes[current].descriptors.insert(fd);
+            let process = &mut sim.processes[current];
+            process.descriptors.insert(fd);
+            // Not all are open: nobody tells that one was closed.
+            if !process.hostile && process.descriptors.len() > MOST_DESCRIPTORS {
+                process.descriptors.retain(|fd| is_open(*fd));
+                if process.descriptors.len() > MOST_DESCRIPTORS {
+                    sim.fail("an endpoint has more descriptors than it may");
+                }
+            }
         });
     }
 

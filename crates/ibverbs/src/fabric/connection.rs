@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use super::FabricAddress;
 use super::ring::{Pause, RingIn, RingOut};
 use super::spread::Spread;
 use super::transfer::Part;
-use super::{ConnectionFailure, FabricAddress};
 use crate::objects::{Bytes, QueuePair};
 use crate::packet::{Form, Packing, Sequence};
 
@@ -52,7 +52,15 @@ pub(super) enum Stage {
         tries: u32,
     },
     Ready,
-    Failed(ConnectionFailure),
+}
+
+/// What is known of a peer beyond its connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// The last connection.
+    pub(super) connection: u32,
+    /// The peer's attempt that was heard, if that is over: a greeting may come late.
+    pub(super) heard: u32,
 }
 
 /// A packet that waits for an entry, and takes further messages meanwhile.
@@ -60,6 +68,8 @@ pub(super) enum Stage {
 pub(super) struct OpenPacket {
     pub(super) buffer: u32,
     pub(super) packing: Packing,
+    /// A wait for an entry was given up.
+    pub(super) had_time: bool,
 }
 
 /// The ring that a peer writes into.
@@ -90,6 +100,8 @@ pub(super) struct Connection {
     pub(super) hello: Vec<u8>,
     /// The stream's place never changes; one that failed is `None`.
     pub(super) streams: Vec<Option<Stream>>,
+    /// Rails and numbers of their queue pairs, also of those that failed.
+    pub(super) pairs: Vec<(usize, u32)>,
     /// Bytes of the largest packet that both take.
     pub(super) packet_bytes: u32,
     pub(super) sequence: u32,

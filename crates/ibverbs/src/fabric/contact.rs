@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::ConnectionFailure;
-use super::connection::{Connection, Stage, Stream};
+use super::connection::{Connection, Known, Stage, Stream};
 use super::greeting::{Greeting, LONGEST};
 use super::rail::Rail;
 use super::{ConnectionId, Event, Fabric, FabricAddress};
@@ -29,6 +29,8 @@ pub(super) const DATAGRAMS: u32 = 2 * SLOTS;
 const SLOT_BYTES: usize = 1024;
 const _: () = assert!(LONGEST + GRH_BYTES <= SLOT_BYTES);
 
+/// Peers that may be known; those without a connection are forgotten then.
+const MOST_KNOWN: usize = 1 << 18;
 /// The time before a greeting is repeated for the first time; it doubles each time, up to
 /// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -104,8 +106,7 @@ impl Greeter {
 
 impl Fabric {
     /// Connects to a peer, at the first call; the connection is ready with [`Event::Connected`], or
-    /// over with [`Event::Failed`]. A peer whose connection failed is tried anew, under the same
-    /// number.
+    /// over with [`Event::Failed`]. A peer whose connection failed is tried anew, by another one.
     ///
     /// # Errors
     /// [`VerbsError`] if this side cannot make its queue pairs.
@@ -122,19 +123,11 @@ impl Fabric {
 
     /// The number of the connection with a peer, made if there is none that lives.
     fn enter(&mut self, to: &FabricAddress, peer: u64, secret: u64) -> Result<u32, VerbsError> {
-        let known = self.by_peer.get(&peer).copied();
-        let lives = |number: &u32| {
-            let connection = self.connections.get(*number as usize);
-            connection.is_some_and(|it| !matches!(it.stage, Stage::Failed(_)))
-        };
-        if let Some(number) = known.filter(lives) {
-            return Ok(number);
+        if let Some(known) = self.known.get(&peer) {
+            if self.connections.contains_key(&known.connection) {
+                return Ok(known.connection);
+            }
         }
-        let number = known.unwrap_or(self.connections.len() as u32);
-        let attempt = self
-            .connections
-            .get(number as usize)
-            .map_or(1, |old| old.attempt.wrapping_add(1).max(1));
         let pairs = self.by_pair.len() + usize::from(self.settings.streams);
         for rail in &mut self.rails {
             rail.make_room(pairs, &self.settings)?;
@@ -152,11 +145,19 @@ impl Fabric {
                 next: 0,
             }));
         }
-        for (place, stream) in (0_u8..).zip(streams.iter().flatten()) {
-            let pair: &Stream = stream;
-            self.by_pair
-                .insert((pair.rail, pair.pair.number()), (number, place));
+        let number = self.next_number;
+        // The numbers of requests have room for so many.
+        self.next_number = (number + 1) % (1 << 30);
+        let pair = |stream: &Stream| (stream.rail, stream.pair.number());
+        let pairs: Vec<_> = streams.iter().flatten().map(pair).collect();
+        self.by_pair
+            .extend(pairs.iter().map(|pair| (*pair, number)));
+        if self.known.len() >= MOST_KNOWN {
+            let lives = |known: &Known| self.connections.contains_key(&known.connection);
+            self.known.retain(|_, known| lives(known));
         }
+        let (connection, heard) = (number, 0);
+        self.known.insert(peer, Known { connection, heard });
         let now = Instant::now();
         let connection = Connection {
             id: peer,
@@ -167,10 +168,11 @@ impl Fabric {
                 next: now,
                 tries: 0,
             },
-            attempt,
-            heard: 0,
+            attempt: number + 1,
+            heard,
             hello: Vec::new(),
             streams,
+            pairs,
             packet_bytes: self.settings.packet_bytes,
             sequence: 0,
             last_sent: None,
@@ -188,18 +190,13 @@ impl Fabric {
             heard_at: now,
             pinged_at: now,
         };
-        if known.is_some() {
-            self.connections[number as usize] = connection;
-        } else {
-            self.by_peer.insert(peer, number);
-            self.connections.push(connection);
-        }
+        self.connections.insert(number, Box::new(connection));
         Ok(number)
     }
 
     /// Says who this is and whom it heard.
     fn greet(&mut self, number: u32) {
-        let Some(connection) = self.connections.get(number as usize) else {
+        let Some(connection) = self.connections.get(&number) else {
             return;
         };
         let greeting = Greeting {
@@ -256,22 +253,18 @@ impl Fabric {
         if stranger || greeting.from == self.id || greeting.attempt == 0 {
             return;
         }
-        let known = self.by_peer.get(&greeting.from).and_then(|&number| {
-            let connection = self.connections.get(number as usize)?;
-            (connection.heard != 0).then_some((number, connection))
-        });
-        if let Some((number, connection)) = known {
-            if connection.heard == greeting.attempt {
-                if matches!(connection.stage, Stage::Failed(_)) {
-                    return;
-                }
-            } else if greeting.attempt.wrapping_sub(connection.heard) > u32::MAX / 2 {
-                // A straggler from before.
+        if let Some(known) = self.known.get(&greeting.from).copied() {
+            let connection = self.connections.get(&known.connection);
+            let heard = connection.map_or(known.heard, |connection| connection.heard);
+            let ahead = greeting.attempt.wrapping_sub(heard);
+            let is_late = ahead > u32::MAX / 2 || ahead == 0 && connection.is_none();
+            if heard != 0 && is_late {
                 return;
-            } else {
+            }
+            if heard != 0 && ahead > 0 {
                 // The peer has lost this connection, and begins anew.
                 let why = ConnectionFailure::Lost("the peer connects anew".to_owned());
-                self.end(number, why);
+                self.end(known.connection, why);
             }
         }
         let from = FabricAddress {
@@ -297,7 +290,7 @@ impl Fabric {
     /// Takes in what a greeting says: connects the queue pairs at the first one, and is ready when
     /// the peer has heard this side.
     fn hear(&mut self, number: u32, greeting: &Greeting) -> Result<(), ConnectionFailure> {
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return Ok(());
         };
         if connection.heard == 0 {
@@ -332,7 +325,7 @@ impl Fabric {
 
     /// The peer knows this side, by its greeting or by a packet. True if that is news.
     pub(super) fn becomes_ready(&mut self, number: u32) -> bool {
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return false;
         };
         if !matches!(connection.stage, Stage::Greeting { .. }) || connection.heard == 0 {
@@ -354,10 +347,10 @@ impl Fabric {
     pub(super) fn look_at_the_clock(&mut self) {
         let now = Instant::now();
         self.looked_at = now;
-        for number in 0..self.connections.len() as u32 {
-            let connection = &mut self.connections[number as usize];
+        let mut from = 0;
+        while let Some((&number, connection)) = self.connections.range_mut(from..).next() {
+            from = number + 1;
             match &mut connection.stage {
-                Stage::Failed(_) => {}
                 Stage::Greeting { since, next, tries } => {
                     let waited = now.duration_since(*since);
                     if waited > self.settings.greeting {
@@ -390,10 +383,9 @@ impl Fabric {
 /// How long a sleeper may sleep.
 pub(super) fn patience(fabric: &Fabric) -> Option<Duration> {
     let pause = |connection: &Connection| match connection.stage {
-        Stage::Failed(_) => None,
-        Stage::Greeting { .. } => Some(FIRST_PAUSE),
-        Stage::Ready if connection.must_be_polled() => Some(RING_PAUSE),
-        Stage::Ready => Some(fabric.settings.keep_alive),
+        Stage::Greeting { .. } => FIRST_PAUSE,
+        Stage::Ready if connection.must_be_polled() => RING_PAUSE,
+        Stage::Ready => fabric.settings.keep_alive,
     };
-    fabric.connections.iter().filter_map(pause).min()
+    fabric.connections.values().map(|it| pause(it)).min()
 }

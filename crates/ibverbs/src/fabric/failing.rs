@@ -1,7 +1,7 @@
 //! A stream breaks: the others take over what it had. The last one breaks: the peer is lost.
 
 use super::ConnectionFailure;
-use super::connection::{Posted, Stage};
+use super::connection::Posted;
 use super::sending::work_id;
 use super::{Event, Fabric};
 use crate::objects::{SendKind, SendWork};
@@ -11,7 +11,7 @@ impl Fabric {
     /// its requests any more, and they go to another stream: packets carry sequence numbers, so
     /// that one which arrived before is not read twice, and transfers may be repeated.
     pub(super) fn stream_failed(&mut self, number: u32, place: usize, why: &str) {
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
         let Some(stream) = connection.streams.get_mut(place).and_then(Option::take) else {
@@ -30,7 +30,7 @@ impl Fabric {
             self.deferred.push_back((rail, completion));
         }) {}
         drop(pair);
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
         // Whether slots were written is not known, so the ring is not used again.
@@ -70,7 +70,7 @@ impl Fabric {
     /// requests; its entries were counted for packets of this connection only, so there is room for
     /// one queue's worth, and the rest waits.
     fn repost_packet(&mut self, number: u32, buffer: u32, len: u32) {
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
         let free = connection
@@ -85,7 +85,7 @@ impl Fabric {
 
     /// Posts packets that wait to go a second time.
     pub(super) fn post_again(&mut self, number: u32) {
-        while let Some(connection) = self.connections.get_mut(number as usize) {
+        while let Some(connection) = self.connections.get_mut(&number) {
             let stream = connection.control_stream();
             if stream.is_none_or(|(_, stream)| stream.free == 0) {
                 return;
@@ -99,14 +99,16 @@ impl Fabric {
 
     /// A device failed: all streams through it do.
     pub(super) fn rail_failed(&mut self, rail: usize, why: &str) {
-        for number in 0..self.connections.len() as u32 {
-            let streams = &self.connections[number as usize].streams;
-            let there: Vec<usize> = (0..streams.len())
-                .filter(|place| streams[*place].as_ref().is_some_and(|s| s.rail == rail))
-                .collect();
-            for place in there {
-                self.stream_failed(number, place, why);
+        let mut there = Vec::new();
+        for (number, connection) in &self.connections {
+            for (place, stream) in connection.streams.iter().enumerate() {
+                if stream.as_ref().is_some_and(|stream| stream.rail == rail) {
+                    there.push((*number, place));
+                }
             }
+        }
+        for (number, place) in there {
+            self.stream_failed(number, place, why);
         }
     }
 
@@ -116,21 +118,20 @@ impl Fabric {
 
     /// A connection is over.
     pub(super) fn end(&mut self, number: u32, why: ConnectionFailure) {
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(over) = self.connections.remove(&number).map(|over| *over) else {
             return;
         };
-        if matches!(connection.stage, Stage::Failed(_)) {
-            return;
+        if let Some(known) = self.known.get_mut(&over.id) {
+            known.heard = over.heard;
         }
-        connection.stage = Stage::Failed(why.clone());
-        connection.waiting.clear();
-        connection.ring_out = None;
+        for pair in over.pairs {
+            // An adapter may have given the number of one that failed to another connection.
+            if self.by_pair.get(&pair) == Some(&number) {
+                self.by_pair.remove(&pair);
+            }
+        }
         // The queue pairs go first: then nothing touches the memory of what was posted.
-        for stream in core::mem::take(&mut connection.streams)
-            .into_iter()
-            .flatten()
-        {
-            self.by_pair.remove(&(stream.rail, stream.pair.number()));
+        for stream in over.streams.into_iter().flatten() {
             let posted = stream.posted;
             drop(stream.pair);
             for (_, posted) in posted {
@@ -139,14 +140,14 @@ impl Fabric {
                 }
             }
         }
-        if let Some(open) = connection.open.take() {
-            self.open_packets -= 1;
+        if let Some(open) = over.open {
+            self.open_packets -= u32::from(!open.had_time);
             self.packets.put_back(open.buffer);
         }
-        for (buffer, _) in core::mem::take(&mut connection.again) {
+        for (buffer, _) in over.again {
             self.packets.put_back(buffer);
         }
-        if connection.ring_in.take().is_some() {
+        if over.ring_in.is_some() {
             self.rings_granted -= 1;
             self.ring_connections.retain(|other| *other != number);
         }
@@ -161,7 +162,7 @@ impl Fabric {
     /// comes as any other.
     pub(super) fn ping(&mut self, number: u32) {
         let now = self.looked_at;
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
         connection.pinged_at = now;

@@ -44,12 +44,12 @@ impl Fabric {
             .is_err()
         {
             // Asked for again with the next packet.
-            if let Some(connection) = self.connections.get_mut(number as usize) {
+            if let Some(connection) = self.connections.get_mut(&number) {
                 connection.received = connection.received.saturating_sub(1);
             }
             return;
         }
-        if let Some(connection) = self.connections.get_mut(number as usize) {
+        if let Some(connection) = self.connections.get_mut(&number) {
             connection.ring_in = Some(Box::new(OwnRing {
                 _registered: spread,
                 memory,
@@ -65,7 +65,7 @@ impl Fabric {
 
     /// A peer lends a ring.
     pub(super) fn borrow_ring(&mut self, number: u32, payload: &[u8]) {
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
         let Ok(bytes) = <[u8; LENT]>::try_from(payload) else {
@@ -146,7 +146,7 @@ impl Fabric {
 
     /// The reader of the ring that this side writes into is about to sleep.
     pub(super) fn asked_to_pause(&mut self, number: u32) {
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
         if let Some(ring) = &mut connection.ring_out {
@@ -161,29 +161,26 @@ impl Fabric {
     pub(super) fn answer_pause(&mut self, number: u32) {
         let owed = self
             .connections
-            .get(number as usize)
+            .get(&number)
             .is_some_and(|connection| connection.owes_pause);
         if !owed {
             return;
         }
         let sent = self.send(ConnectionId(number), RING_PAUSED, 0, 0, |_| {});
-        if let (Ok(_), Some(connection)) = (sent, self.connections.get_mut(number as usize)) {
+        if let (Ok(_), Some(connection)) = (sent, self.connections.get_mut(&number)) {
             connection.owes_pause = false;
         }
     }
 
     /// The reader is awake again.
     pub(super) fn asked_to_resume(&mut self, number: u32) {
-        let connection = self.connections.get_mut(number as usize);
+        let connection = self.connections.get_mut(&number);
         if let Some(ring) = connection.and_then(|it| it.ring_out.as_mut()) {
             ring.paused = false;
         }
     }
 
     fn ring_of(&mut self, number: u32) -> Option<&mut OwnRing> {
-        self.connections
-            .get_mut(number as usize)?
-            .ring_in
-            .as_deref_mut()
+        self.connections.get_mut(&number)?.ring_in.as_deref_mut()
     }
 }

@@ -28,7 +28,7 @@ mod settings;
 mod spread;
 mod transfer;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
@@ -45,7 +45,7 @@ pub use settings::{FabricSettings, Keep};
 pub use spread::Spread;
 
 use self::cache::Cache;
-use self::connection::Connection;
+use self::connection::{Connection, Known};
 use self::contact::Greeter;
 use self::rail::Rail;
 use self::spread::Packets;
@@ -67,10 +67,12 @@ pub(crate) const fn longest_message(packet_bytes: u32) -> usize {
 #[derive(Debug)]
 pub struct Fabric {
     // Connections with their queue pairs go first, memory that adapters use after them.
-    connections: Vec<Connection>,
+    /// Those that are not over, by number. Each number is used once.
+    connections: BTreeMap<u32, Box<Connection>>,
+    next_number: u32,
     greeter: Greeter,
     packets: Packets,
-    /// Connections with a packet that is being filled.
+    /// Connections with a packet that is being filled, and had no time for that.
     open_packets: u32,
     transfers: Transfers,
     cache: Cache,
@@ -79,9 +81,9 @@ pub struct Fabric {
     id: u64,
     secret: u64,
     hello: Vec<u8>,
-    by_peer: HashMap<u64, u32>,
-    /// Which connection and stream a queue pair of a rail belongs to.
-    by_pair: HashMap<(usize, u32), (u32, u8)>,
+    known: HashMap<u64, Known>,
+    /// Which connection a queue pair of a rail belongs to, or did before its stream failed.
+    by_pair: HashMap<(usize, u32), u32>,
     events: VecDeque<Event>,
     /// Packets that came, in the order of coming: rail and buffer.
     arrived: VecDeque<Arrived>,
@@ -130,7 +132,8 @@ impl Fabric {
         let packets = Packets::new(&rails, settings.packets, settings.packet_bytes)?;
         let greeter = Greeter::new(&rails[0])?;
         Ok(Self {
-            connections: Vec::new(),
+            connections: BTreeMap::new(),
+            next_number: 0,
             greeter,
             packets,
             open_packets: 0,
@@ -141,7 +144,7 @@ impl Fabric {
             id,
             secret,
             hello,
-            by_peer: HashMap::new(),
+            known: HashMap::new(),
             by_pair: HashMap::new(),
             events: VecDeque::new(),
             arrived: VecDeque::new(),
@@ -176,7 +179,11 @@ impl Fabric {
     /// their memory any more.
     pub fn disconnect(&mut self, connection: ConnectionId) {
         self.end(connection.0, ConnectionFailure::Closed);
-        self.events.retain(|event| !matches!(event, Event::Failed { connection: other, .. } if *other == connection));
+        let of_it = |event: &Event| {
+            matches!(event, Event::Failed { connection: other, .. }
+                | Event::Connected { connection: other, .. } if *other == connection)
+        };
+        self.events.retain(|event| !of_it(event));
     }
 
     /// The devices in use.
@@ -193,7 +200,7 @@ impl Fabric {
 
     /// Bytes of a packet on a connection.
     pub(crate) fn packet_bytes(&self, connection: ConnectionId) -> u32 {
-        let connection = self.connections.get(connection.0 as usize);
+        let connection = self.connections.get(&connection.0);
         connection.map_or(self.settings.packet_bytes, |c| c.packet_bytes)
     }
 
@@ -322,19 +329,27 @@ impl Fabric {
         contact::patience(self)
     }
 
-    /// Connections on which messages that were taken wait for an entry to leave with: only
-    /// [`poll`](Self::poll) sends them.
+    /// Connections on which messages that were taken wait for an entry to leave with, and had no
+    /// time for that: only [`poll`](Self::poll) sends them.
     #[inline]
     #[must_use]
     pub fn holding(&self) -> u32 {
         self.open_packets
     }
 
+    /// What waits now had time to leave.
+    pub fn gave_time(&mut self) {
+        let connections = self.connections.values_mut();
+        for open in connections.filter_map(|connection| connection.open.as_mut()) {
+            open.had_time = true;
+        }
+        self.open_packets = 0;
+    }
+
     /// Whether a connection is ready: messages go at once, as far as there is room.
     #[must_use]
     pub fn is_connected(&self, connection: ConnectionId) -> bool {
-        self.connections
-            .get(connection.0 as usize)
-            .is_some_and(Connection::is_ready)
+        let connection = self.connections.get(&connection.0);
+        connection.is_some_and(|connection| connection.is_ready())
     }
 }

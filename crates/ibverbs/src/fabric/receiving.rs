@@ -1,6 +1,6 @@
 //! Packets come out in the order of the connection, whatever way they took.
 
-use super::connection::{Posted, Stage};
+use super::connection::Posted;
 use super::contact::DATAGRAM;
 use super::rail::RECEIVE;
 use super::ring::{Pause, Slot};
@@ -59,13 +59,6 @@ impl Fabric {
         let number = (completion.id >> 32) as u32;
         let place = (completion.id >> 24 & 0xff) as usize;
         let serial = completion.id as u32 & 0xff_ffff;
-        // A connection that is made anew has its old number. What its old queue pairs had posted is
-        // over since they are gone.
-        let streams = self.connections.get(number as usize).map(|c| &c.streams);
-        let stream = streams.and_then(|streams| streams.get(place)?.as_ref());
-        if stream.is_none_or(|stream| stream.pair.number() != completion.queue_pair) {
-            return;
-        }
         match completion.status {
             WorkStatus::Done => self.retire(number, place, serial),
             status => self.request_failed(number, place, serial, status),
@@ -74,7 +67,7 @@ impl Fabric {
 
     /// A request has succeeded, and with it all that were posted before it on its stream.
     fn retire(&mut self, number: u32, place: usize, serial: u32) {
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
         let Some(Some(stream)) = connection.streams.get_mut(place) else {
@@ -103,7 +96,7 @@ impl Fabric {
     }
 
     fn request_failed(&mut self, number: u32, place: usize, serial: u32, status: WorkStatus) {
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
         let Some(Some(stream)) = connection.streams.get_mut(place) else {
@@ -155,7 +148,7 @@ impl Fabric {
         }
         while let Some(arrived) = self.arrived.pop_front() {
             let owner = self.by_pair.get(&(arrived.rail, arrived.pair)).copied();
-            if owner.is_some_and(|(number, _)| self.becomes_ready(number)) {
+            if owner.is_some_and(|number| self.becomes_ready(number)) {
                 // The caller hears of the peer first.
                 self.arrived.push_front(arrived);
                 return false;
@@ -163,7 +156,7 @@ impl Fabric {
             let rail = &self.rails[arrived.rail];
             rail.copy_packet(arrived.buffer, arrived.len, inbox.bytes_mut());
             self.lend_again(arrived.rail, arrived.buffer);
-            let Some((number, _)) = owner else { continue };
+            let Some(number) = owner else { continue };
             if self.admit(number, inbox) {
                 return true;
             }
@@ -172,7 +165,7 @@ impl Fabric {
     }
 
     fn take_from_ring(&mut self, number: u32, inbox: &mut Inbox) -> bool {
-        while let Some(connection) = self.connections.get_mut(number as usize) {
+        while let Some(connection) = self.connections.get_mut(&number) {
             let Some(ring) = &mut connection.ring_in else {
                 return false;
             };
@@ -216,12 +209,9 @@ impl Fabric {
     /// A packet is in the inbox: is it its turn? True if there are messages for the caller.
     fn admit(&mut self, number: u32, inbox: &mut Inbox) -> bool {
         let now = self.looked_at;
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return false;
         };
-        if matches!(connection.stage, Stage::Failed(_)) {
-            return false;
-        }
         connection.heard_at = now;
         let arrival = PacketHeader::split(inbox.bytes()).and_then(|(header, _)| {
             let arrival = connection.arrivals.arrive(header.sequence)?;
@@ -240,7 +230,7 @@ impl Fabric {
             }
             Ok((_, Arrival::Now)) => {
                 let messages = self.decode(number, inbox);
-                if let Some(connection) = self.connections.get_mut(number as usize) {
+                if let Some(connection) = self.connections.get_mut(&number) {
                     while let Some(packet) = connection.arrivals.take_next() {
                         self.late.push_back((number, packet));
                     }
@@ -253,7 +243,7 @@ impl Fabric {
     /// Takes the packet in the inbox apart. True if there are messages for the caller.
     fn decode(&mut self, number: u32, inbox: &mut Inbox) -> bool {
         inbox.begin(ConnectionId(number));
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return false;
         };
         connection.received = connection.received.saturating_add(1);

@@ -1,6 +1,6 @@
 //! A message goes into a packet, and the packet to the peer.
 
-use super::connection::{OpenPacket, Posted, Stage, Stream};
+use super::connection::{OpenPacket, Posted, Stream};
 use super::{ConnectionId, Fabric, SendRefused};
 use crate::objects::{LocalSlice, RemoteMemory, SendKind, SendWork};
 use crate::packet::{Form, NoRoom, Packing};
@@ -24,9 +24,7 @@ pub(super) const RESUME_RING: u8 = 0xf5;
 /// order.
 pub(super) fn work_id(connection: u32, stream: usize, number: u32) -> u64 {
     // Bit 63 tells receives apart, bit 62 datagrams.
-    u64::from(connection & 0x3fff_ffff) << 32
-        | (stream as u64 & 0xff) << 24
-        | u64::from(number & 0xff_ffff)
+    u64::from(connection) << 32 | (stream as u64 & 0xff) << 24 | u64::from(number & 0xff_ffff)
 }
 
 impl Fabric {
@@ -49,13 +47,11 @@ impl Fabric {
         if len > most {
             return Err(SendRefused::TooLong { len, most });
         }
-        let Some(connection) = self.connections.get_mut(to.0 as usize) else {
-            return Err(SendRefused::Later);
+        let Some(connection) = self.connections.get_mut(&to.0) else {
+            return Err(SendRefused::Failed);
         };
-        match &connection.stage {
-            Stage::Ready => {}
-            Stage::Greeting { .. } => return Err(SendRefused::Later),
-            Stage::Failed(_) => return Err(SendRefused::Failed),
+        if !connection.is_ready() {
+            return Err(SendRefused::Later);
         }
         let form = Form {
             kind,
@@ -79,11 +75,10 @@ impl Fabric {
             }
         }
         let coalesce = self.settings.coalesce;
-        let connection = &mut self.connections[to.0 as usize];
         // Sending the open packet may have found that the connection is over.
-        if matches!(connection.stage, Stage::Failed(_)) {
+        let Some(connection) = self.connections.get_mut(&to.0) else {
             return Err(SendRefused::Failed);
-        }
+        };
         let free = connection
             .control_stream()
             .is_some_and(|(_, stream)| stream.free > 0);
@@ -102,10 +97,15 @@ impl Fabric {
         };
         fill(space);
         connection.sequence = connection.sequence.wrapping_add(1);
-        connection.open = Some(OpenPacket { buffer, packing });
+        let goes = free && !connection.corked;
+        connection.open = Some(OpenPacket {
+            buffer,
+            packing,
+            had_time: false,
+        });
         self.open_packets += 1;
         self.counts.messages += 1;
-        if free && !self.connections[to.0 as usize].corked {
+        if goes {
             self.flush(to.0);
         }
         Ok(())
@@ -116,7 +116,7 @@ impl Fabric {
     /// if they had waited here.
     #[inline]
     pub fn cork(&mut self, to: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(to.0 as usize) {
+        if let Some(connection) = self.connections.get_mut(&to.0) {
             connection.corked = self.settings.coalesce;
         }
     }
@@ -124,7 +124,7 @@ impl Fabric {
     /// The last of them has been sent.
     #[inline]
     pub fn uncork(&mut self, to: ConnectionId) {
-        let connection = self.connections.get_mut(to.0 as usize);
+        let connection = self.connections.get_mut(&to.0);
         let corked = connection.map(|connection| &mut connection.corked);
         if corked.is_some_and(std::mem::take) {
             self.flush(to.0);
@@ -133,7 +133,7 @@ impl Fabric {
 
     /// Posts the open packet if there is an entry for it. True if none is open afterwards.
     pub(super) fn flush(&mut self, number: u32) -> bool {
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return true;
         };
         let free = connection
@@ -143,10 +143,13 @@ impl Fabric {
         if !free || !connection.again.is_empty() {
             return connection.open.is_none();
         }
-        let Some(OpenPacket { buffer, packing }) = connection.open.take() else {
+        let Some(open) = connection.open.take() else {
             return true;
         };
-        self.open_packets -= 1;
+        self.open_packets -= u32::from(!open.had_time);
+        let OpenPacket {
+            buffer, packing, ..
+        } = open;
         let freed = connection
             .ring_in
             .as_mut()
@@ -164,7 +167,7 @@ impl Fabric {
     /// the peer's ring.
     pub(super) fn post_packet(&mut self, number: u32, buffer: u32, len: u32) -> bool {
         let entries = self.settings.send_entries;
-        let Some(connection) = self.connections.get_mut(number as usize) else {
+        let Some(connection) = self.connections.get_mut(&number) else {
             return false;
         };
         let padded = (len as usize).next_multiple_of(4);
@@ -206,42 +209,35 @@ impl Fabric {
     /// Says goodbye to every peer that is connected, and waits until that has arrived or `until`.
     pub fn close(&mut self, until: std::time::Instant) {
         let mut inbox = super::Inbox::new();
-        let mut left: Vec<u32> = (0..self.connections.len() as u32)
-            .filter(|number| self.connections[*number as usize].is_ready())
-            .collect();
-        let mut said = vec![false; self.connections.len()];
+        let ready = self.connections.iter().filter(|(_, it)| it.is_ready());
+        // Each with whether it was told.
+        let mut left: Vec<(u32, bool)> = ready.map(|(number, _)| (*number, false)).collect();
         while !left.is_empty() && std::time::Instant::now() < until {
-            left.retain(|number| {
-                let place = *number as usize;
-                if !self.connections[place].is_ready() {
+            left.retain_mut(|(number, said)| {
+                if !*said {
+                    let sent = self.send(ConnectionId(*number), GOODBYE, 0, 0, |_| {});
+                    *said = sent.is_ok();
+                    return sent != Err(SendRefused::Failed);
+                }
+                let Some(connection) = self.connections.get(number) else {
                     return false;
-                }
-                if !said[place] {
-                    said[place] = self
-                        .send(ConnectionId(*number), GOODBYE, 0, 0, |_| {})
-                        .is_ok();
-                    return true;
-                }
-                let connection = &self.connections[place];
+                };
                 let idle = connection
                     .streams
                     .iter()
                     .flatten()
                     .all(|stream| stream.posted.is_empty());
+                let flushed = connection.open.is_none() && connection.waiting.is_empty();
                 if connection.open.is_none() && !idle {
                     self.ping(*number);
                 }
-                !(idle && connection_is_flushed(&self.connections[place]))
+                !(idle && flushed)
             });
             if self.poll(&mut inbox).is_none() {
                 std::thread::yield_now();
             }
         }
     }
-}
-
-fn connection_is_flushed(connection: &super::Connection) -> bool {
-    connection.open.is_none() && connection.waiting.is_empty()
 }
 
 fn post(

@@ -101,12 +101,9 @@ impl Fabric {
         token: u64,
     ) -> Result<(), TransferError> {
         let stripe = u64::from(self.settings.stripe_bytes);
-        let Some(connection) = self.connections.get_mut(with.0 as usize) else {
+        let Some(connection) = self.connections.get_mut(&with.0) else {
             return Err(TransferError::Failed(ConnectionFailure::Closed));
         };
-        if let super::connection::Stage::Failed(why) = &connection.stage {
-            return Err(TransferError::Failed(why.clone()));
-        }
         let parts = (len as u64).div_ceil(stripe);
         if parts == 0 {
             self.events.push_back(Event::Transferred {
@@ -141,7 +138,7 @@ impl Fabric {
     /// Posts parts while streams have free entries. One entry of each stream is left for packets.
     pub(super) fn post_parts(&mut self, number: u32) {
         loop {
-            let Some(connection) = self.connections.get_mut(number as usize) else {
+            let Some(connection) = self.connections.get_mut(&number) else {
                 return;
             };
             if !connection.is_ready() {

@@ -229,6 +229,8 @@ impl Channel {
         if buffer.is_empty() {
             return Err(ControlError::Empty);
         }
+        // The peer may say more at any time.
+        system::access();
         // What this process has no descriptors for would be lost: the kernel drops those that it
         // cannot give. So the message is looked at, which gives descriptors too, and taken when all
         // of them are here.

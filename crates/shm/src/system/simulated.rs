@@ -5,6 +5,7 @@
 use core::cell::Cell;
 use core::ops::Add;
 use core::panic::Location;
+use core::ptr::NonNull;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -191,6 +192,13 @@ pub(crate) fn mapped(base: usize, len: usize, writable: bool) {
 pub(crate) fn unmapped(base: usize) {
     if let Some(system) = system() {
         system.unmapped(base);
+    }
+}
+
+/// Memory of a process that was killed is about to be unmapped: no child has to be kept from it.
+pub fn forget_mapping(base: usize) {
+    if let Some(start) = NonNull::new(core::ptr::without_provenance_mut(base)) {
+        crate::process::leave_mapping(start);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Peers meet over the fabric.
 
+use limic_fabric::ConnectionFailure;
 use limic_records::Update;
 
 use super::{connections, failure, handshake};
@@ -19,14 +20,39 @@ pub(crate) fn connect(cx: &mut Cx, to: u32) {
         return;
     };
     let address = peer.address;
-    match cx.fabric.connect(&address, to) {
+    match cx.fabric.connect(&address) {
         Ok(link) => {
             cx.sockets.note_contact(true);
             reached(cx, link, to);
         }
-        Err(NotBegun::Short(what)) => connections::retry_with_room(cx, to, &what),
-        Err(NotBegun::Failed(why)) => failure::fail_peer(cx, to, why),
+        Err(NotBegun::NoNetwork) => failure::fail_peer(cx, to, PeerFailure::OtherNode),
+        // For want of something that this process may have again soon.
+        Err(NotBegun::Failed(ConnectionFailure::Short(what))) => {
+            connections::retry_with_room(cx, to, &what);
+        }
+        Err(NotBegun::Failed(why)) => lost(cx, to, why),
     }
+}
+
+/// A connection with a peer has failed. The log has the network's own words, which say more than
+/// those who wait for the peer are told: addresses, errors of the system, times.
+pub(crate) fn lost(cx: &mut Cx, number: u32, why: ConnectionFailure) {
+    match why {
+        ConnectionFailure::Closed => {}
+        _ if cx.peers.has_returned(number) => {
+            tracing::debug!("peer {number} over a network, again: {why}");
+        }
+        _ => tracing::warn!("peer {number} over a network: {why}"),
+    }
+    let why = match why {
+        ConnectionFailure::Unreachable(_) => PeerFailure::Unreachable,
+        ConnectionFailure::Lost(_) => PeerFailure::Died,
+        ConnectionFailure::Closed => PeerFailure::Closed,
+        ConnectionFailure::Corrupt(what) => PeerFailure::Corrupt(what),
+        ConnectionFailure::Local(what) => PeerFailure::NotMet(what),
+        other => PeerFailure::NotMet(other.to_string()),
+    };
+    failure::fail_peer(cx, number, why);
 }
 
 /// A peer that failed is to be tried again, unless it sent what makes no sense. What failed with it
@@ -40,7 +66,6 @@ pub(crate) fn try_anew(cx: &mut Cx, number: u32) {
         Some(_) if !cx.fabric.takes(&peer.address) => return,
         Some(_) => {}
     }
-    cx.fabric.returned.insert(number);
     cx.peers.forgive(number);
     cx.matching.deaths.forget(number);
 }

@@ -31,7 +31,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     };
     let died = !matches!(why, PeerFailure::Closed | PeerFailure::Forked);
     if died {
-        if cx.fabric.returned.contains(&number) {
+        if cx.peers.has_returned(number) {
             tracing::debug!("peer {number}, again: {why}");
         } else {
             tracing::warn!("peer {number}: {why}");

@@ -2,17 +2,14 @@
 
 use core::cell::Cell;
 use core::time::Duration;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use limic_fabric::{
-    ConnectionFailure, Counts, Event as FabricEvent, Fabric, Inbox, Part, Parts, Provider,
-};
+use limic_fabric::{Counts, Event as FabricEvent, Fabric, Inbox, Part, Parts, Provider};
 
 use super::looks::Looks;
-use super::{Coming, Happened, Link, NotBegun, failure, open};
+use super::{Coming, Happened, Link, NotBegun, open};
 use crate::counters::Recorder;
-use crate::error::PeerFailure;
 use crate::settings::{Settings, VerbsConnect};
 use crate::{Address, Error, RequestId, Result};
 
@@ -43,11 +40,6 @@ pub(crate) struct FabricChannel {
     pub(super) ask_first: Vec<u32>,
     /// Peers were told to ask first.
     pub(super) told: bool,
-    /// Peers that have failed and are met anew: they may come and go without end, so the log says
-    /// no more of it.
-    pub(crate) returned: HashSet<u32>,
-    /// Connections that held messages when a wait for their peers was given up.
-    given_time: u32,
 }
 
 impl FabricChannel {
@@ -87,8 +79,6 @@ impl FabricChannel {
             offered: HashMap::new(),
             ask_first: Vec::new(),
             told: false,
-            returned: HashSet::new(),
-            given_time: 0,
         };
         channel.arm_all();
         channel
@@ -163,25 +153,21 @@ impl FabricChannel {
     /// Whether messages whose sends are over wait for the network, and not for peers alone that
     /// were [given time](Self::gave_time) already.
     #[inline(always)]
-    pub(crate) fn holds_messages(&mut self) -> bool {
+    pub(crate) fn holds_messages(&self) -> bool {
         self.is_active() && self.holds_messages_slow()
     }
 
     #[cold]
-    fn holds_messages_slow(&mut self) -> bool {
-        let holding = self.holding();
-        self.given_time = self.given_time.min(holding);
-        holding > self.given_time
-    }
-
-    fn holding(&self) -> u32 {
-        self.fabrics.iter().map(|fabric| fabric.holding()).sum()
+    fn holds_messages_slow(&self) -> bool {
+        self.fabrics.iter().any(|fabric| fabric.holding() > 0)
     }
 
     /// The peers for which messages wait now had time to make room. Nobody waits for them again
     /// before they have.
     pub(crate) fn gave_time(&mut self) {
-        self.given_time = self.holding();
+        for fabric in &mut self.fabrics {
+            fabric.gave_time();
+        }
     }
 
     /// Whether the ranks of a job meet before their first message.
@@ -205,38 +191,14 @@ impl FabricChannel {
     ///
     /// # Errors
     /// There is no common network, or no connection can be made.
-    pub(crate) fn connect(
-        &mut self,
-        address: &Address,
-        peer: u32,
-    ) -> core::result::Result<Link, NotBegun> {
-        let no_network = NotBegun::Failed(PeerFailure::OtherNode);
-        let (number, part) = self.common(address).ok_or(no_network)?;
+    pub(crate) fn connect(&mut self, address: &Address) -> core::result::Result<Link, NotBegun> {
+        let (number, part) = self.common(address).ok_or(NotBegun::NoNetwork)?;
         let fabric = &mut self.fabrics[usize::from(number)];
-        let connection =
-            fabric
-                .connect(&part, address.id, address.secret)
-                .map_err(|why| match why {
-                    ConnectionFailure::Short(what) => NotBegun::Short(what),
-                    why => NotBegun::Failed(self.failure(peer, why)),
-                })?;
+        let connection = fabric.connect(&part, address.id, address.secret);
         Ok(Link {
             fabric: number,
-            connection,
+            connection: connection.map_err(NotBegun::Failed)?,
         })
-    }
-
-    /// What a peer's failure is to those who wait for it. The log has the network's own words,
-    /// which say more: addresses, errors of the system, times.
-    fn failure(&self, peer: u32, why: ConnectionFailure) -> PeerFailure {
-        match why {
-            ConnectionFailure::Closed => {}
-            _ if self.returned.contains(&peer) => {
-                tracing::debug!("peer {peer} over a network, again: {why}");
-            }
-            _ => tracing::warn!("peer {peer} over a network: {why}"),
-        }
-        failure(why)
     }
 
     /// A connection that this endpoint or a peer began is with this one.
@@ -343,7 +305,7 @@ impl FabricChannel {
                 let link = Link { fabric, connection };
                 self.coming.remove(&link);
                 match self.peers.remove(&link) {
-                    Some(peer) => Happened::Failed(peer, self.failure(peer, why)),
+                    Some(peer) => Happened::Failed(peer, why),
                     None => Happened::Nothing,
                 }
             }

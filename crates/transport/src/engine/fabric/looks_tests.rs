@@ -49,6 +49,7 @@ impl Fabric for Quiet {
     fn holding(&self) -> u32 {
         0
     }
+    fn gave_time(&mut self) {}
     fn poll(&mut self, _: &mut Inbox) -> Option<Event> {
         self.polls.fetch_add(1, Ordering::Relaxed);
         None

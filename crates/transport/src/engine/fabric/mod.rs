@@ -21,7 +21,6 @@ pub(crate) use looks::SELDOM_WHILE_POLLED;
 use limic_fabric::{ConnectionFailure, ConnectionId};
 
 use crate::RequestId;
-use crate::error::PeerFailure;
 
 /// A connection with a peer: which of the endpoint's fabrics it is of, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,9 +31,9 @@ pub(crate) struct Link {
 
 /// Why no connection was begun.
 pub(crate) enum NotBegun {
-    /// This process is short of this, and may not be for long.
-    Short(String),
-    Failed(PeerFailure),
+    /// Both endpoints have none in common.
+    NoNetwork,
+    Failed(ConnectionFailure),
 }
 
 /// Something that happened at the networks.
@@ -54,19 +53,7 @@ pub(crate) enum Happened {
     /// The read of a receive is over; or why it failed.
     Read(RequestId, Option<String>),
     /// The connection with a peer is over.
-    Failed(u32, PeerFailure),
+    Failed(u32, ConnectionFailure),
     /// Nothing that concerns a peer.
     Nothing,
-}
-
-/// What a peer's failure is to those who wait for it.
-fn failure(why: ConnectionFailure) -> PeerFailure {
-    match why {
-        ConnectionFailure::Unreachable(_) => PeerFailure::Unreachable,
-        ConnectionFailure::Lost(_) => PeerFailure::Died,
-        ConnectionFailure::Closed => PeerFailure::Closed,
-        ConnectionFailure::Corrupt(what) => PeerFailure::Corrupt(what),
-        ConnectionFailure::Local(what) => PeerFailure::NotMet(what),
-        other => PeerFailure::NotMet(other.to_string()),
-    }
 }

@@ -80,6 +80,9 @@ pub(crate) struct PeerEntry {
     pub(crate) ring: Option<u32>,
     /// Its records come through that ring.
     pub(crate) has_switched: bool,
+    /// It has failed and was met anew. It may come and go without end, so the log says no more of
+    /// it.
+    pub(crate) has_returned: bool,
     /// One-sided accesses of the peer that this endpoint is at work on.
     pub(crate) served: u16,
     /// What was sent to it and received from it.

@@ -109,6 +109,7 @@ impl Peers {
             shared_records: 0,
             ring: None,
             has_switched: false,
+            has_returned: false,
             served: 0,
             counts: self.shared_row.clone(),
         });
@@ -232,8 +233,15 @@ impl Peers {
     pub(crate) fn forgive(&mut self, number: u32) {
         if let Some(peer) = self.get(number) {
             peer.state = PeerState::Unmet { connecting: false };
+            peer.has_returned = true;
             self.unmet += 1;
         }
+    }
+
+    /// Whether a peer has failed before and was met anew.
+    pub(crate) fn has_returned(&self, number: u32) -> bool {
+        let peer = self.entries.get(number as usize);
+        peer.is_some_and(|peer| peer.has_returned)
     }
 
     /// Has a peer contacted that has not met this endpoint: somebody asks whether it has sent.

@@ -3,7 +3,7 @@
 use limic_shm::bytes::Source;
 
 use super::dispatch;
-use crate::engine::contact::{fabric as contact, failure};
+use crate::engine::contact::fabric as contact;
 use crate::engine::cx::Cx;
 use crate::engine::fabric::{Happened, Inbox};
 use crate::engine::protocol::{long_packets, packets};
@@ -58,7 +58,7 @@ pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
                 hello,
             } => contact::on_connected(cx, link, known, id, &hello),
             Happened::Read(id, failed) => packets::on_read(cx, id, failed),
-            Happened::Failed(peer, why) => failure::fail_peer(cx, peer, why),
+            Happened::Failed(peer, why) => contact::lost(cx, peer, why),
             Happened::Nothing => {}
         }
     }

@@ -74,13 +74,7 @@ fn a_peer_that_reads_nothing_holds_up_no_other_wait() {
         let data = vec![7; 1 << 21];
         let (mut one, mut other, of_other, of_one) =
             meet(listening(FabricUse::TcpOnly), listening(FabricUse::TcpOnly));
-        let mut sent = 0;
-        while !one.cx.fabric.holds_messages() {
-            // SAFETY: the data stays longer than the endpoints.
-            let posted = unsafe { post(&mut one, of_other, sent, &data[..4096]) };
-            assert!(matches!(posted, Posted::Done(Ok(_))), "{posted:?}");
-            sent += 1;
-        }
+        let sent = send_more_than_goes(&mut one, of_other, &data);
         let own = one.cx.identity.address.to_bytes();
         let me = one.connect(&own).expect("an address");
         // SAFETY: the data stays longer than the endpoints.
@@ -96,6 +90,33 @@ fn a_peer_that_reads_nothing_holds_up_no_other_wait() {
     });
     told.recv_timeout(PATIENCE)
         .expect("it goes on for too long");
+}
+
+/// Sends more than the network takes now, so that some of it is kept; gives how many messages.
+fn send_more_than_goes(from: &mut Engine, to: u32, data: &[u8]) -> u64 {
+    let mut sent = 0;
+    while !from.cx.fabric.holds_messages() {
+        // SAFETY: the callers' data stays longer than the endpoint.
+        let posted = unsafe { post(from, to, sent, &data[..4096]) };
+        assert!(matches!(posted, Posted::Done(Ok(_))), "{posted:?}");
+        sent += 1;
+    }
+    sent
+}
+
+#[test]
+fn the_time_that_one_peer_had_to_make_room_is_not_anothers() {
+    let data = vec![7; 4096];
+    let [mut one, mut slow, mut other] = [(); 3].map(|()| listening(FabricUse::TcpOnly));
+    let (of_slow, _) = attach_both(&mut one, &mut slow);
+    let (of_other, _) = attach_both(&mut one, &mut other);
+    let sent = send_more_than_goes(&mut one, of_slow, &data);
+    one.cx.fabric.gave_time();
+    send_more_than_goes(&mut one, of_other, &data);
+    until(&mut [&mut one, &mut slow], |engines| {
+        u64::from(engines[1].cx.matching.kept()) == sent
+    });
+    assert!(one.cx.fabric.holds_messages(), "the other has read nothing");
 }
 
 #[test]
