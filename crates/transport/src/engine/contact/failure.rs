@@ -144,13 +144,16 @@ fn fail_operation(cx: &mut Cx, slot: u32, error: &Error) {
 }
 
 /// Messages in arenas that a peer had sent before it went are whole: they are copied while the
-/// arenas are still mapped.
+/// arenas are still mapped. If this process lacked something for that, it says so when they are
+/// received.
 fn copy_out_loans(cx: &mut Cx, number: u32) {
     for (token, message) in cx.matching.store().in_arenas_of(number) {
         if let Some(bytes) = arena_message::bytes_of(cx, token) {
             budget::count_more(cx, number, bytes.len() as i64);
             let body = UnexpectedBody::Bytes(bytes);
             cx.matching.store().replace(token, body);
+        } else if let Some(error) = arena_message::shortage(cx, number, &message) {
+            unexpected::lose(cx, token, error);
         }
         // The peer may only have closed this endpoint, or this one closes: nobody reads there any
         // more.
@@ -172,7 +175,8 @@ fn forget_offers(cx: &mut Cx, number: u32, why: &PeerFailure) {
         .store()
         .find(true, |message| gone(message) && !in_arena(message));
     for token in claimed {
-        unexpected::lose(cx, token, why);
+        let (peer, why) = (Peer(number), why.clone());
+        unexpected::lose(cx, token, Error::PeerFailed { peer, why });
     }
 }
 

@@ -6,11 +6,10 @@ use limic_pools::arena::ArenaMessage;
 use limic_records::Offer;
 use limic_shm::system::FIRST_GENERATION;
 
-use crate::Status;
 use crate::engine::envelope::{Envelope, Told};
 use crate::engine::request::Slot;
-use crate::error::PeerFailure;
 use crate::raw::{ClaimId, RequestId};
+use crate::{Error, Status};
 
 /// What is there of a message.
 pub(crate) enum UnexpectedBody {
@@ -24,8 +23,9 @@ pub(crate) enum UnexpectedBody {
     InArena(ArenaMessage),
     /// A send of this endpoint to itself.
     Loopback(RequestId),
-    /// Nothing any more: its sender went, as is said here, after somebody claimed it.
-    Lost(Box<PeerFailure>),
+    /// Nothing any more, for a reason that its receiver is told: its sender went after somebody
+    /// claimed it, or before its bytes could be had.
+    Lost(Box<Error>),
 }
 
 impl UnexpectedBody {

@@ -223,18 +223,23 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
 
 #[cold]
 fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
-    let arenas = cx.peers.pair(from).map(|pair| &pair.arenas);
-    if let Some(why) = arenas.and_then(|arenas| arenas.why_missed(message)) {
+    if let Some(error) = shortage(cx, from, message) {
         // The sender has done nothing wrong, and gets its room back.
         release(cx, from, message);
-        let (len, from) = (message.len, Peer(from));
-        return Error::NoMemory(format!(
-            "a message of {len} bytes from {from} is lost: {why}"
-        ));
+        return error;
     }
     cx.peers.violated(from, OUTSIDE);
     Error::PeerFailed {
         peer: Peer(from),
         why: crate::PeerFailure::Corrupt(OUTSIDE.into()),
     }
+}
+
+/// Why a message cannot be had, if that is for something that this process lacks.
+pub(crate) fn shortage(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Option<Error> {
+    let why = cx.peers.pair(from)?.arenas.why_missed(message)?;
+    let (len, from) = (message.len, Peer(from));
+    Some(Error::NoMemory(format!(
+        "a message of {len} bytes from {from} is lost: {why}"
+    )))
 }

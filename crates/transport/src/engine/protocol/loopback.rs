@@ -74,12 +74,14 @@ pub(crate) fn lose(cx: &mut Cx, slot: Slot) {
     let store = cx.matching.store();
     let of_it =
         |kept: &UnexpectedMessage| matches!(kept.body, UnexpectedBody::Loopback(it) if it == id);
+    let error = Error::PeerFailed {
+        peer: Peer(me),
+        why,
+    };
     for token in store.find(true, of_it) {
-        unexpected::lose(cx, token, &why);
+        unexpected::lose(cx, token, error.clone());
     }
-    let peer = Peer(me);
-    cx.requests
-        .complete(slot, Err(Error::PeerFailed { peer, why }));
+    cx.requests.complete(slot, Err(error));
 }
 
 /// Copies a message into its posted receive.

@@ -102,10 +102,7 @@ fn receive_unkept(
             rendezvous::accept(cx, slot, envelope, &offer);
             posted(cx, slot, owner)
         }
-        UnexpectedBody::Lost(why) => {
-            let (peer, why) = (Peer(from), *why);
-            Posted::Done(Err(Error::PeerFailed { peer, why }))
-        }
+        UnexpectedBody::Lost(error) => Posted::Done(Err(*error)),
         UnexpectedBody::Loopback(id) => {
             budget::count_taken(cx, from, 0);
             Posted::Done(receive_loopback(cx, envelope, id, &into))

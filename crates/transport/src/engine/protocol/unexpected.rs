@@ -3,12 +3,12 @@
 use limic_records::Violation;
 use limic_shm::bytes::{Source, append};
 
+use crate::Error;
 use crate::engine::control::{budget, pace};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
 use crate::engine::matching::unexpected::{NoMemory, kept_bytes};
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
-use crate::error::PeerFailure;
 
 /// The system gives no memory: what a peer has sent is lost, and with it the order of the pair.
 pub(crate) const NO_MEMORY: Violation = "more unexpected messages than memory can hold";
@@ -48,14 +48,14 @@ pub(crate) fn keep(cx: &mut Cx, message: UnexpectedMessage) -> Result<u32, Viola
     Ok(token)
 }
 
-/// A message that somebody has claimed is lost: its receive will fail.
-pub(crate) fn lose(cx: &mut Cx, token: u32, why: &PeerFailure) {
+/// A message is lost: its receive will fail with this error.
+pub(crate) fn lose(cx: &mut Cx, token: u32, error: Error) {
     let store = cx.matching.store();
     let Some(message) = store.get(token) else {
         return;
     };
     let (from, kept) = (message.envelope.from, kept_bytes(&message.body));
-    store.replace(token, UnexpectedBody::Lost(Box::new(why.clone())));
+    store.replace(token, UnexpectedBody::Lost(Box::new(error)));
     budget::count_taken(cx, from, kept);
 }
 

@@ -8,6 +8,7 @@ use super::third::Forger;
 use super::{failed, meet, open_with, outcome, post_receive, until};
 use crate::counters::Event;
 use crate::engine::Engine;
+use crate::engine::contact::failure;
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::attempt::Message;
 use crate::engine::protocol::{arena_message, receive, send_ahead};
@@ -90,11 +91,13 @@ fn a_loan_in_an_arena_that_cannot_be_mapped_is_taken_as_a_copy() {
     assert_eq!(bytes, content());
 }
 
-/// The peer may have what it likes of its memory: this process keeps a descriptor for few arenas
-/// that it cannot map.
-#[test]
-fn a_loan_in_one_arena_too_many_ends_its_receive_and_says_why() {
-    let (mut receiver, mut sender, (of_sender, of_receiver)) = pair();
+/// The receiver has as many arenas that it cannot map as it keeps when the message comes. Gives the
+/// place of that, and the bytes of its arena.
+fn lend_one_too_many(
+    receiver: &mut Engine,
+    sender: &mut Engine,
+    (of_sender, of_receiver): (u32, u32),
+) -> (*mut u8, usize) {
     let loan = sender.borrow_loan(LEN).expect("a loan");
     let (fd, bytes) = sender.cx.arenas.descriptor(0).expect("an arena");
     let pair = receiver.cx.peers.pair(of_sender).expect("shared memory");
@@ -104,7 +107,33 @@ fn a_loan_in_one_arena_too_many_ends_its_receive_and_says_why() {
     }
     let room = loan.start;
     sender.return_loan(loan);
-    lend(&mut sender, of_receiver);
+    lend(sender, of_receiver);
+    (room, bytes)
+}
+
+#[test]
+fn a_loan_that_cannot_be_had_says_why_though_its_sender_has_gone() {
+    let (mut receiver, mut sender, numbers) = pair();
+    lend_one_too_many(&mut receiver, &mut sender, numbers);
+    receiver.progress();
+    failure::fail_peer(&mut receiver.cx, numbers.0, PeerFailure::Closed);
+    let selector = Selector::from((Peer(numbers.0), Tag(3)));
+    let mut room = vec![0; LEN];
+    // SAFETY: the room stays until the receive is over.
+    let posted = unsafe { post_receive(&mut receiver, selector, &mut room) };
+    let error = outcome(&mut [&mut receiver], posted).expect_err("its bytes are gone");
+    assert!(
+        error.to_string().contains("raise ulimit -v here"),
+        "{error}"
+    );
+}
+
+/// The peer may have what it likes of its memory: this process keeps a descriptor for few arenas
+/// that it cannot map.
+#[test]
+fn a_loan_in_one_arena_too_many_ends_its_receive_and_says_why() {
+    let (mut receiver, mut sender, (of_sender, of_receiver)) = pair();
+    let (room, bytes) = lend_one_too_many(&mut receiver, &mut sender, (of_sender, of_receiver));
     let selector = Selector::from((Peer(of_sender), Tag(3)));
     let mut outcome = None;
     until(&mut [&mut receiver], |engines| {
