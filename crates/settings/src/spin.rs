@@ -43,10 +43,11 @@ impl FromStr for Spin {
 
 impl Settings {
     /// Idle polls of an endpoint before it yields its core, with so many endpoints that talk to
-    /// each other on the node (this one included).
+    /// each other on the node (this one included). `crowded`: those that are known have fewer CPUs
+    /// than they are.
     #[doc(hidden)]
     #[must_use]
-    pub fn spin_polls(&self, endpoints: u32) -> u32 {
+    pub fn spin_polls(&self, endpoints: u32, crowded: bool) -> u32 {
         /// About as many as go into a microsecond where nothing is there.
         const POLLS_PER_US: u64 = 30;
         static CPUS: ValueHere<u32> = ValueHere::new();
@@ -63,7 +64,11 @@ impl Settings {
                 });
                 let endpoints = endpoints.max(ranks_of_this_node());
                 // A peer that waits for a core cannot answer while this endpoint spins on it.
-                if endpoints > cpus { 2 } else { 20_000 }
+                if crowded || endpoints > cpus {
+                    2
+                } else {
+                    20_000
+                }
             }
         }
     }

@@ -43,6 +43,25 @@ impl CpuSet {
             .ok_or_else(|| io::Error::other("no Cpus_allowed_list in /proc/thread-self/status"))
     }
 
+    /// The CPUs that the first thread of a process may run on. `None`: the kernel does not say, or
+    /// the process is simulated.
+    #[must_use]
+    pub fn allowed_to(process: i32) -> Option<Self> {
+        use rustix::process::Pid;
+        use rustix::thread::{CpuSet as KernelSet, sched_getaffinity};
+        if cfg!(limic_sim) {
+            return None;
+        }
+        let set = sched_getaffinity(Some(Pid::from_raw(process)?)).ok()?;
+        let cpus = (0..KernelSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
+        Some(cpus.filter_map(|cpu| u32::try_from(cpu).ok()).collect())
+    }
+
+    /// Adds all of another set.
+    pub fn insert_all(&mut self, other: &Self) {
+        other.iter().for_each(|cpu| self.insert(cpu));
+    }
+
     /// Adds a CPU. Numbers of 1048576 and above are ignored.
     pub fn insert(&mut self, cpu: u32) {
         if cpu >= MAX_CPU {
@@ -174,6 +193,14 @@ impl FromStr for CpuSet {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn where_a_process_may_run_is_known_by_its_number() {
+        let own = i32::try_from(std::process::id()).expect("a number");
+        assert!(CpuSet::allowed_to(own).is_some_and(|cpus| !cpus.is_empty()));
+        assert_eq!(CpuSet::allowed_to(0), None);
+        assert_eq!(CpuSet::allowed_to(i32::MAX), None);
+    }
 
     #[test]
     fn lists_read_as_the_kernel_writes_them() {

@@ -84,7 +84,7 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
             OwnSplits::new(&segment),
         ),
         fabric,
-        wakeup: Wakeup::new(sleeper, poller, fence, settings.spin_polls(1)),
+        wakeup: Wakeup::new(sleeper, poller, fence, settings.spin_polls(1, false)),
         counters,
         memory: OwnMemory::new(segment),
         settings,

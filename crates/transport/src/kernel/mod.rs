@@ -199,7 +199,7 @@ impl KernelEngine {
             regions,
             loans: Loans::new(settings.loan_bytes()),
             counters,
-            spins: settings.spin_polls(1),
+            spins: settings.spin_polls(1, false),
             process: Process::current(),
             wake,
             module: Some(Module {

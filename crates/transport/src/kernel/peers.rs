@@ -130,7 +130,7 @@ impl KernelEngine {
             known: HashMap::new(),
             row: self.counters.row(number, address.id),
         });
-        self.spins = self.settings.spin_polls(self.peers.len());
+        self.spins = self.settings.spin_polls(self.peers.len(), false);
         Peer(number)
     }
 

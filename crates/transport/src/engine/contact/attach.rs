@@ -12,6 +12,7 @@ use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::wakeup::Waker;
 use limic_shm::ring::{PackedFlags, ReleaseFlags};
 use limic_shm::segment::{LOAN_FLAGS, PeerSegment};
+use limic_topology::CpuSet;
 
 use crate::counters::Event;
 use crate::engine::control::{counting, locality, spins};
@@ -119,6 +120,8 @@ pub(crate) fn attach(cx: &mut Cx, peer: u32, index: u32, greeting: &Greeting, ma
     cx.quarantine.leave(peer);
     cx.peers.up(peer, Channel::Shm(Box::new(pair)));
     locality::update_routes(cx, peer);
+    let cpus = CpuSet::allowed_to(cx.sockets.pid_of(index));
+    cx.peers.runs_on(cpus.as_ref());
     spins::update_spins(cx);
     if cx.identity.place.has_moved() {
         // Perhaps since the greeting was written.

@@ -8,6 +8,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use limic_topology::CpuSet;
+
 use super::contacts::Contacts;
 pub(crate) use super::entry::{Accesses, BacklogEntry, Channel, PeerEntry, PeerState, Questions};
 use super::notes::Notes;
@@ -35,6 +37,8 @@ pub(crate) struct Peers {
     unmet: u32,
     /// Peers that share memory with this endpoint.
     attached: u32,
+    /// CPUs that they and this endpoint may run on. `None`: nobody knows of some.
+    cpus: Option<CpuSet>,
     /// Peers that are reached by a channel, but for this endpoint itself.
     reached: u32,
     /// Endpoints of this node that are known by address, this one included if it is.
@@ -64,6 +68,7 @@ impl Peers {
             me: None,
             unmet: 0,
             attached: 0,
+            cpus: CpuSet::allowed().ok(),
             reached: 0,
             local: 0,
             backlogged: Vec::new(),
@@ -280,6 +285,21 @@ impl Peers {
         self.local.max(self.attached + 1)
     }
 
+    /// A peer shares memory with this endpoint, and its process may run on these CPUs.
+    pub(crate) fn runs_on(&mut self, cpus: Option<&CpuSet>) {
+        match (&mut self.cpus, cpus) {
+            (Some(all), Some(more)) => all.insert_all(more),
+            (all, _) => *all = None,
+        }
+    }
+
+    /// Whether this endpoint and those that share memory with it have fewer CPUs than they are:
+    /// the job may have a part of the machine only.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let few = |cpus: &CpuSet| self.attached as usize >= cpus.len();
+        self.cpus.as_ref().is_some_and(few)
+    }
+
     /// Gives up a peer whose bytes make no sense. That is said once: whoever writes such bytes
     /// writes many.
     #[cold]
@@ -344,5 +364,13 @@ impl core::fmt::Debug for Peers {
             self.entries.len(),
             self.attached
         )
+    }
+}
+
+#[cfg(test)]
+impl Peers {
+    /// As if all that are known could run on these CPUs alone.
+    pub(crate) fn confine(&mut self, cpus: CpuSet) {
+        self.cpus = Some(cpus);
     }
 }

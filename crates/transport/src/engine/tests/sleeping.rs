@@ -7,6 +7,7 @@ use rustix::net::{Shutdown, shutdown};
 
 use super::{accessed_region, attach_both, met, open, send, tags, wait_for};
 use crate::engine::Engine;
+use crate::engine::control::spins;
 use crate::engine::peer::sockets::TIMER;
 use crate::engine::progress::work;
 use crate::engine::protocol::regions;
@@ -73,4 +74,17 @@ fn who_takes_a_region_back_looks_soon_whether_an_access_is_over() {
     let memory = regions::revoked(&mut owner.cx, region).expect("a region");
     assert!(memory.is_some());
     assert_eq!(work::longest_sleep(&owner.cx), None);
+}
+
+/// Whatever the machine has beside that.
+#[test]
+fn endpoints_that_have_fewer_processors_than_they_are_give_way() {
+    let (mut one, _other, ..) = met(1);
+    let few = |cpus: &str| cpus.parse().expect("a list of CPUs");
+    for (cpus, crowded) in [("3", true), ("3-4", false), ("3", true)] {
+        one.cx.peers.confine(few(cpus));
+        assert_eq!(one.cx.peers.is_crowded(), crowded, "{cpus}");
+    }
+    spins::update_spins(&mut one.cx);
+    assert!(one.cx.wakeup.is_oversubscribed());
 }
