@@ -68,12 +68,15 @@ pub(crate) fn run(debug: bool) -> Result<(), Failure> {
         .arg("binary")
         .within(&source)
         .env("DEB_BUILD_OPTIONS", "noautodbgsym")
+        // As dpkg-buildpackage reads it out of debian/control; without it, root alone may.
+        .env("DEB_RULES_REQUIRES_ROOT", "no")
         // What was not optimised is large, and nobody keeps it.
         .env(
             "DPKG_DEB_COMPRESSOR_TYPE",
             if debug { "none" } else { "xz" },
         )
         .run()?;
+    fs::remove_dir_all(&source).map_err(|why| Failure::file("remove", &source, why))?;
     console::step(&format_args!("the packages are in {}", folder.display()));
     Ok(())
 }

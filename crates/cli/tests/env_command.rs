@@ -16,8 +16,12 @@ use launcher::{err, finish, out};
 
 /// `limic` installed below a prefix whose name a shell has to be told with care.
 fn installed() -> TempDir {
+    installed_below("it's a \"$HOME\"")
+}
+
+fn installed_below(name: &str) -> TempDir {
     let mut prefix = Builder::new();
-    prefix.prefix("it's a \"$HOME\"");
+    prefix.prefix(name);
     let prefix = prefix.tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for folder in ["bin", "lib/libfabric"] {
         fs::create_dir_all(prefix.path().join(folder)).unwrap();
@@ -62,7 +66,7 @@ fn a_shell_and_a_command_get_the_same() {
 }
 
 #[test]
-fn each_mpi_has_its_variables_and_the_heap_is_preloaded_on_demand() {
+fn each_mpi_has_its_variables() {
     let prefix = installed();
     let limic = prefix.path().join("bin/limic");
     for (mpi, line) in [
@@ -78,11 +82,22 @@ fn each_mpi_has_its_variables_and_the_heap_is_preloaded_on_demand() {
         );
         assert!(!out(&plain).contains("LD_PRELOAD"), "{}", out(&plain));
     }
-    let heap = shell(
-        r#"eval "$("$1" env --mpi mpich --heap)"; echo "$LD_PRELOAD""#,
-        &limic,
+}
+
+#[test]
+fn the_heap_is_preloaded_once_and_only_where_it_can_be() {
+    let twice = r#"for i in 1 2; do LD_PRELOAD=$(eval "$("$1" env --mpi mpich --heap)"; echo "$LD_PRELOAD"); done; echo "$LD_PRELOAD""#;
+    let refused = shell(twice, &installed_below("a space").path().join("bin/limic"));
+    assert!(
+        err(&refused).contains("LD_PRELOAD cannot"),
+        "{}",
+        err(&refused)
     );
-    assert!(out(&heap).ends_with("liblimic-heap.so\n"), "{}", out(&heap));
+    let prefix = installed_below("plain");
+    let preloaded = shell(twice, &prefix.path().join("bin/limic"));
+    let library = prefix.path().join("lib/liblimic-heap.so");
+    let expected = format!("{}\n", library.display());
+    assert_eq!(out(&preloaded), expected, "{}", err(&preloaded));
 }
 
 #[test]

@@ -75,6 +75,13 @@ fn variables(args: &Args) -> Result<Vec<(&'static str, String)>, String> {
             .map_err(|why| format!("{why}; --provider DIR names its folder"))?,
     };
     provider.pop();
+    // Lists of folders have no way to quote, and the list of what is preloaded has none either.
+    if provider.as_os_str().as_encoded_bytes().contains(&b':') {
+        let folder = provider.display();
+        return Err(format!(
+            "{folder}: FI_PROVIDER_PATH cannot name a folder with a colon"
+        ));
+    }
     let set = |name| var_os(name).unwrap_or_default().display().to_string();
     let folders = folders::providers(&provider, &set("FI_PROVIDER_PATH"));
     let mut all = vec![("FI_PROVIDER_PATH", folders)];
@@ -82,8 +89,18 @@ fn variables(args: &Args) -> Result<Vec<(&'static str, String)>, String> {
     all.extend(fixed.map(|(name, value)| (*name, (*value).to_owned())));
     if args.heap {
         let library = folders::installed("liblimic-heap.so")?;
-        let preloaded = format!("{} {}", library.display(), set("LD_PRELOAD"));
-        all.push(("LD_PRELOAD", preloaded.trim_end().to_owned()));
+        let library = library.display().to_string();
+        if library.contains([' ', ':']) {
+            return Err(format!(
+                "{library}: LD_PRELOAD cannot name a file with a space or a colon"
+            ));
+        }
+        let before = set("LD_PRELOAD");
+        let others = before
+            .split([' ', ':'])
+            .filter(|one| !one.is_empty() && *one != library);
+        let preloaded: Vec<&str> = [&*library].into_iter().chain(others).collect();
+        all.push(("LD_PRELOAD", preloaded.join(" ")));
     }
     Ok(all)
 }

@@ -25,7 +25,7 @@ pub(super) fn shell(environment: &Environment) -> Result<Command, Failure> {
         .map(|file| file.path().display().to_string());
     let wheel = files
         .find(|file| file.ends_with(".whl"))
-        .unwrap_or_default();
+        .ok_or_else(|| Failure::Missing(format!("{} has no wheel", folder.display())))?;
     let install = environment.install(&["--no-index", &wheel]);
     install.map_err(Failure::Wrong)?;
     environment
@@ -39,7 +39,8 @@ pub(super) fn shell(environment: &Environment) -> Result<Command, Failure> {
     let folders = iter::once(environment.programs()).chain(env::split_paths(&path));
     let path = env::join_paths(folders).map_err(|why| Failure::Missing(why.to_string()))?;
     shell.env("PATH", path).env("LIMIC_FI_STATS", "1");
-    let ranks = "mpiexec -n 2 python -m mpi4py.bench helloworld";
-    shell.args(["-c", &format!("eval \"$(limic-env --mpi mpich)\"; {ranks}")]);
+    // As docs/howto-mpi.md has it.
+    let line = "limic-env --mpi mpich -- mpiexec -n 2 python -m mpi4py.bench helloworld";
+    shell.args(["-c", line]);
     Ok(shell)
 }
