@@ -118,7 +118,10 @@ impl RemoteProcess {
     ///
     /// # Errors
     /// What went wrong, and after how many bytes.
-    pub fn write(
+    ///
+    /// # Safety
+    /// The process has agreed to writes there, until it is told that they are over.
+    pub unsafe fn write(
         &self,
         remote: RemoteRange,
         from: &SendBuffer,
@@ -127,9 +130,7 @@ impl RemoteProcess {
     ) -> Result<u64, Failed> {
         let peer = self.peer()?;
         let local = CopySlices::readable(from, remote.len);
-        // SAFETY: readable by the invariant of `SendBuffer`; the peer asked for the write in a
-        // message (split-copy), or exposed the region and waits for accesses before it takes the
-        // memory back (one-sided).
+        // SAFETY: readable by the invariant of `SendBuffer`; the rest is the caller's promise.
         unsafe { Cma.write_at(peer, &[remote], local.as_slice(), skip, limit) }
             .map_err(Failed::from)
     }

@@ -30,8 +30,8 @@ pub const LONGEST_EAGER: u64 = 64 << 10;
 pub const LONGEST_RECYCLED: u64 = 1 << 20;
 
 /// Longest eager message in one record, in bytes: 20 cache lines with its header. In a stream, a
-/// longer one takes less time through a staging buffer, though more instructions: what goes round
-/// there has left the caches of both cores (docs/decisions/0025).
+/// longer one takes less time through a staging buffer, though more instructions
+/// (docs/decisions/0025).
 pub(crate) const LONGEST_RECORD: u64 = 1264;
 
 /// Shorter messages go by two copies also out of memory that the receiver may read: they are there

@@ -1,11 +1,12 @@
 //! The address of an endpoint: 64 bytes that any bootstrap can carry.
 
 use core::fmt;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 use std::path::PathBuf;
 
 use limic_fabric::{PARTS, Parts};
-use limic_shm::process::ValueHere;
 use rustix::io::Errno;
 
 use crate::{Error, Result};
@@ -156,9 +157,16 @@ impl fmt::Display for Address {
 /// Identifies this boot of this machine and this network namespace (abstract sockets end at its
 /// border), so that two processes with the same value can reach each other's sockets.
 fn this_node() -> Result<u64> {
-    static NODE: ValueHere<Result<u64>> = ValueHere::new();
-    let node = NODE.get_or_make(|| node_of(std::fs::read(BOOT), std::fs::read_link(NETWORK)));
-    node.clone()
+    // 0: not known yet. An error is none for good: perhaps no descriptor was free.
+    static NODE: AtomicU64 = AtomicU64::new(0);
+    match NODE.load(Relaxed) {
+        0 => {
+            let node = node_of(std::fs::read(BOOT), std::fs::read_link(NETWORK))?;
+            NODE.store(node, Relaxed);
+            Ok(node)
+        }
+        node => Ok(node),
+    }
 }
 
 /// Machines that say nothing of themselves, or where an empty file hides it, cannot be told apart.

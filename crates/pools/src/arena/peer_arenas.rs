@@ -15,6 +15,8 @@ const MOST_MAPPED: usize = 4096;
 
 /// Arenas of one peer that are read without being mapped: each costs this process a descriptor.
 const MOST_UNMAPPED: usize = 16;
+/// Why a message whose arena is at hand cannot be received.
+const NO_COPY: &str = "there is no memory for a copy of it; raise ulimit -v here";
 
 /// Bytes of such an arena that are read at once.
 const STEP: usize = 1 << 16;
@@ -201,15 +203,18 @@ impl PeerArenas {
         }
     }
 
-    /// Why a message in an arena that was missed cannot be received, and what helps. `None`: the
+    /// Why a message in an arena cannot be received, and what helps. `None`: the
     /// numbers of its sender are wrong.
     #[must_use]
     pub fn why_missed(&self, message: &ArenaMessage) -> Option<String> {
         match self.access(message.arena)? {
-            Access::Mapped(_) => None,
+            Access::Mapped(mapped) => mapped
+                .arena
+                .pointer(message.offset, message.len)
+                .map(|_| NO_COPY.into()),
             Access::Unmapped(arena) => arena
                 .contains(message.offset, message.len)
-                .then(|| "there is no memory for a copy of it; raise ulimit -v here".into()),
+                .then(|| NO_COPY.into()),
             Access::Missed if self.can_keep_more() => Some(
                 "no descriptor is free for the arena in which it lies; raise ulimit -n here".into(),
             ),

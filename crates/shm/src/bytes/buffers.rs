@@ -51,12 +51,15 @@ impl SendBuffer {
         self.slices.as_slice()
     }
 
-    /// Copies `limit` bytes from `skip` on, or as many as there are, to the start of the sink,
-    /// which has room for them.
+    /// Copies `limit` bytes from `skip` on, or as many as there are, to the start of the sink.
+    ///
+    /// # Safety
+    /// The sink has room for them.
     #[inline]
-    pub fn copy_to(&self, skip: u64, limit: u64, sink: &mut impl Sink) {
+    pub unsafe fn copy_to(&self, skip: u64, limit: u64, sink: &mut impl Sink) {
         let limit = limit.min(self.len.saturating_sub(skip));
-        // SAFETY: readable by the type's invariant, and of that length.
+        // SAFETY: readable by the type's invariant, and of that length; the rest is the caller's
+        // promise.
         unsafe { gather_part(self.slices(), skip, limit, sink) }
     }
 
@@ -255,7 +258,8 @@ impl ReceiveBuffer {
             limit.min(data.len),
             |at, start, len| {
                 let mut to = PointerSink(start);
-                data.copy_to(at, len as u64, &mut to);
+                // SAFETY: `len` bytes of this buffer's room, writable by the type's invariant.
+                unsafe { data.copy_to(at, len as u64, &mut to) };
             },
         );
     }

@@ -114,9 +114,9 @@ pub fn total(slices: &[RawSlice]) -> u64 {
 /// As [`gather`], with room for 8 bytes more.
 #[inline(always)]
 pub unsafe fn gather_behind(immediate: u64, slices: &[RawSlice], sink: &mut impl Sink) {
-    put_words(sink, &[immediate]);
     // SAFETY: the caller's promise.
     unsafe {
+        put_words(sink, &[immediate]);
         gather(
             slices,
             &mut Skip {

@@ -21,9 +21,12 @@ pub fn words<const N: usize>(source: &(impl Source + ?Sized)) -> [u64; N] {
 }
 
 /// Writes words to the start of a record.
+///
+/// # Safety
+/// The sink has room for them.
 #[inline]
-pub fn put_words(sink: &mut impl Sink, words: &[u64]) {
-    // SAFETY: the slice is valid for its bytes, and callers reserve as many.
+pub unsafe fn put_words(sink: &mut impl Sink, words: &[u64]) {
+    // SAFETY: the slice is valid for its bytes; the rest is the caller's promise.
     unsafe { sink.put(0, words.as_ptr().cast::<u8>(), size_of_val(words)) }
 }
 

@@ -162,7 +162,8 @@ impl Outbound {
         let bytes = (ahead + len) as u32;
         let pushed = publish!(self.ring, bytes, frame::FRAGMENT_INLINE, tag, |room| {
             if ahead > 0 {
-                put_words(&mut room, &[at]);
+                // SAFETY: reserved.
+                unsafe { put_words(&mut room, &[at]) };
             }
             let mut rest = Skip {
                 inner: &mut room,
@@ -181,9 +182,10 @@ impl Outbound {
             return false;
         }
         let bytes = size_of_val(words) as u32;
-        publish!(self.ring, bytes, kind, tag, |room| put_words(
-            &mut room, words
-        )) && self.wake()
+        publish!(self.ring, bytes, kind, tag, |room| {
+            // SAFETY: reserved.
+            unsafe { put_words(&mut room, words) }
+        }) && self.wake()
     }
 
     /// Pushes a record of words that brings a message. False: no room now.
@@ -222,7 +224,8 @@ impl Outbound {
                     })
             }
             Ring::Shared(ring) => publish!(@ ring.reserve(bytes), kind, tag, |room| {
-                put_words(&mut room, &words)
+                // SAFETY: reserved.
+                unsafe { put_words(&mut room, &words) }
             }),
         };
         pushed && self.wake()
@@ -273,7 +276,8 @@ impl Outbound {
                 self.pending_switch = Some((number, ring));
                 return false;
             };
-            put_words(&mut room, &[u64::from(number)]);
+            // SAFETY: reserved.
+            unsafe { put_words(&mut room, &[u64::from(number)]) };
             room.publish(RING_SWITCH, 0);
             self.ring = Ring::Private(ring);
             return self.wake();

@@ -44,8 +44,9 @@ impl Honest<'_> {
         reached("fork", "goes on");
         // SAFETY: the child runs on in this thread alone, and ends without a destructor.
         let child = unsafe { libc::fork() };
+        assert!(child >= 0, "fork");
         if child == 0 {
-            // SAFETY: it ends, whatever happens.
+            // SAFETY: touches no memory; the signal's own action ends the child.
             unsafe { libc::alarm(SECONDS) };
             schedule::is_alone();
             let well = catch_unwind(AssertUnwindSafe(|| self.go_on_in_child()));

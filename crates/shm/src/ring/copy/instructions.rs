@@ -76,7 +76,8 @@ static FAR_BY_MEMORY: AtomicBool = AtomicBool::new(false);
 /// Whether bytes for a core far away are stored past the caches of this one.
 ///
 /// AMD's cores without a common cache fetch a line from memory sooner than out of each other's
-/// caches. Intel's share their last cache however far apart they are (docs/decisions/0012).
+/// caches. Those of a package of Intel share their last cache, however long a line takes
+/// (docs/decisions/0012).
 #[inline(always)]
 pub(super) fn far_by_memory() -> bool {
     FAR_BY_MEMORY.load(Relaxed)
@@ -92,7 +93,7 @@ pub(super) fn rep_movsb_is_for(from: *const u8, to: *mut u8, len: usize) -> bool
 /// Chooses the instructions for all long copies of this process from now on: those that are wanted,
 /// or with `None` those that suit this processor.
 ///
-/// What is stored for cores far away follows from the processor alone.
+/// How bytes for cores far away are stored follows from the processor alone.
 pub fn choose(wanted: Option<LongCopy>) -> Chosen {
     const ASKED: &str = "asked for by LIMIC_COPY, a settings file or the profile";
     let chosen = match wanted {

@@ -120,8 +120,9 @@ pub(crate) fn attach(cx: &mut Cx, peer: u32, index: u32, greeting: &Greeting, ma
     cx.quarantine.leave(peer);
     cx.peers.up(peer, Channel::Shm(Box::new(pair)));
     locality::update_routes(cx, peer);
-    let cpus = CpuSet::allowed_to(cx.sockets.pid_of(index));
-    cx.peers.runs_on(cpus.as_ref());
+    let process = cx.sockets.pid_of(index);
+    cx.peers
+        .runs_on(process, CpuSet::allowed_to(process).as_ref());
     spins::update_spins(cx);
     if cx.identity.place.has_moved() {
         // Perhaps since the greeting was written.

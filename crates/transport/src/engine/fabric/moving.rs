@@ -57,7 +57,10 @@ impl FabricChannel {
     pub(crate) fn push_control(&mut self, link: Link, control: &ControlRecord) -> bool {
         let words = control.words();
         let (form, len) = ((control.kind, control.tag), size_of_val(words) as u64);
-        self.push(link, form, len, |bytes| put_words(bytes, words))
+        self.push(link, form, len, |bytes| {
+            // SAFETY: a record of that length.
+            unsafe { put_words(bytes, words) }
+        })
     }
 
     /// Lets the receiver of a send read its bytes; gives their address and key.

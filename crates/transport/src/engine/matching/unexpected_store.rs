@@ -29,9 +29,9 @@ pub(crate) enum UnexpectedBody {
 }
 
 impl UnexpectedBody {
-    /// Whether the message can be taken where it lies.
+    /// Whether the message can be taken where it lies, or its loss be told: that needs no room.
     pub(crate) fn is_in_place(&self) -> bool {
-        matches!(self, Self::Bytes(_) | Self::InArena(_))
+        matches!(self, Self::Bytes(_) | Self::InArena(_) | Self::Lost(_))
     }
 
     /// Whether the message blocks its sender, or would if it had not been sent ahead: how many of

@@ -47,14 +47,18 @@ impl SingleCopy {
     }
 
     /// Writes up to `most` bytes from byte `at` on.
-    pub(crate) fn write(
+    ///
+    /// # Safety
+    /// As [`RemoteProcess::write`].
+    pub(crate) unsafe fn write(
         &self,
         remote: RemoteRange,
         from: &SendBuffer,
         at: u64,
         most: u64,
     ) -> Result<u64, Failed> {
-        self.cma.write(remote, from, at, most)
+        // SAFETY: the caller's promise.
+        unsafe { self.cma.write(remote, from, at, most) }
     }
 
     /// Lets the peer read a send through the kernel module, if it is likely to.

@@ -6,7 +6,7 @@
 //! - A peer that has failed has no backlog, and is reached by no channel.
 //! - `unmet` peers are in that state.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use limic_topology::CpuSet;
 
@@ -37,7 +37,9 @@ pub(crate) struct Peers {
     unmet: u32,
     /// Peers that share memory with this endpoint.
     attached: u32,
-    /// CPUs that they and this endpoint may run on. `None`: nobody knows of some.
+    /// Processes that share memory with this endpoint or did, and its own. Not more than count.
+    processes: BTreeSet<i32>,
+    /// CPUs that their first threads and this endpoint may run on. `None`: not known of all.
     cpus: Option<CpuSet>,
     /// Peers that are reached by a channel, but for this endpoint itself.
     reached: u32,
@@ -56,6 +58,9 @@ pub(crate) struct Peers {
     closed: Option<PeerFailure>,
 }
 
+/// Most processes that are told apart: more than any machine has CPUs.
+const MOST_PROCESSES: usize = 1 << 13;
+
 impl Peers {
     pub(crate) fn new(shared_row: Row) -> Self {
         Self {
@@ -68,6 +73,7 @@ impl Peers {
             me: None,
             unmet: 0,
             attached: 0,
+            processes: BTreeSet::from([std::process::id() as i32]),
             cpus: CpuSet::allowed().ok(),
             reached: 0,
             local: 0,
@@ -285,18 +291,24 @@ impl Peers {
         self.local.max(self.attached + 1)
     }
 
-    /// A peer shares memory with this endpoint, and its process may run on these CPUs.
-    pub(crate) fn runs_on(&mut self, cpus: Option<&CpuSet>) {
+    /// A peer of this process shares memory with this endpoint, and may run on these CPUs.
+    pub(crate) fn runs_on(&mut self, process: i32, cpus: Option<&CpuSet>) {
+        if self.processes.len() < MOST_PROCESSES {
+            self.processes.insert(process);
+        }
         match (&mut self.cpus, cpus) {
             (Some(all), Some(more)) => all.insert_all(more),
             (all, _) => *all = None,
         }
     }
 
-    /// Whether this endpoint and those that share memory with it have fewer CPUs than they are:
-    /// the job may have a part of the machine only.
+    /// Whether the processes that share memory with this endpoint have fewer CPUs than they are:
+    /// the job may have a part of the machine only. Where a process has several endpoints, their
+    /// threads may be bound elsewhere than its first one.
     pub(crate) fn is_crowded(&self) -> bool {
-        let few = |cpus: &CpuSet| self.attached as usize >= cpus.len();
+        // Those of peers that are gone stay in the set.
+        let processes = self.processes.len().min(self.attached as usize + 1);
+        let few = |cpus: &CpuSet| processes > cpus.len();
         self.cpus.as_ref().is_some_and(few)
     }
 

@@ -199,6 +199,10 @@ pub(crate) fn take_in_place(cx: &mut Cx, token: u32) -> Result<Option<RawLoaned>
             counting::count_unasked(cx, from, status.len);
             Ok(Some(fetched(status, bytes)))
         }
+        UnexpectedBody::Lost(error) => {
+            budget::count_taken(cx, from, 0);
+            Err(*error)
+        }
         _ => Ok(None),
     }
 }

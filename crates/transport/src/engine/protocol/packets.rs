@@ -53,12 +53,16 @@ pub(crate) unsafe fn attempt(cx: &mut Cx, link: Link, message: &Message<'_>) -> 
 }
 
 /// Writes `len` bytes of a message from byte `at` on, behind the first `ahead` bytes of a record.
-fn fill(bytes: &mut impl Sink, ahead: u64, data: &SendBuffer, at: u64, len: u64) {
+///
+/// # Safety
+/// The record has so many bytes more.
+unsafe fn fill(bytes: &mut impl Sink, ahead: u64, data: &SendBuffer, at: u64, len: u64) {
     let mut rest = Skip {
         inner: bytes,
         skip: ahead,
     };
-    data.copy_to(at, len, &mut rest);
+    // SAFETY: the caller's promise.
+    unsafe { data.copy_to(at, len, &mut rest) };
 }
 
 /// Offers a long message; the receiver may read it out of registered memory.
@@ -118,8 +122,11 @@ pub(crate) fn push_fragments(cx: &mut Cx, slot: Slot, link: Link) -> (bool, bool
             }
         } else {
             let pushed = cx.fabric.push(link, kind, OFFSET_BYTES + len, |bytes| {
-                put_words(bytes, &[at]);
-                fill(bytes, OFFSET_BYTES, data, at, len);
+                // SAFETY: a record of that length.
+                unsafe {
+                    put_words(bytes, &[at]);
+                    fill(bytes, OFFSET_BYTES, data, at, len);
+                }
             });
             if !pushed {
                 return (moved, false);

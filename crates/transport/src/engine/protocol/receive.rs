@@ -102,7 +102,10 @@ fn receive_unkept(
             rendezvous::accept(cx, slot, envelope, &offer);
             posted(cx, slot, owner)
         }
-        UnexpectedBody::Lost(error) => Posted::Done(Err(*error)),
+        UnexpectedBody::Lost(error) => {
+            budget::count_taken(cx, from, 0);
+            Posted::Done(Err(*error))
+        }
         UnexpectedBody::Loopback(id) => {
             budget::count_taken(cx, from, 0);
             Posted::Done(receive_loopback(cx, envelope, id, &into))

@@ -87,7 +87,9 @@ pub(crate) unsafe fn post_write(
     }
     let asked = (offset, len, Access::WRITE);
     let done = access(cx, to, key, asked, |pair, remote| {
-        pair.copies.write(remote, &data, 0, u64::MAX)
+        // SAFETY: the peer has exposed the region, and waits for accesses before it takes the memory
+        // back.
+        unsafe { pair.copies.write(remote, &data, 0, u64::MAX) }
     })?;
     if done {
         counting::count_sent(cx, to, Path::Cma, len);

@@ -56,7 +56,8 @@ pub(crate) fn lose(cx: &mut Cx, token: u32, error: Error) {
     };
     let (from, kept) = (message.envelope.from, kept_bytes(&message.body));
     store.replace(token, UnexpectedBody::Lost(Box::new(error)));
-    budget::count_taken(cx, from, kept);
+    // It is one message as before.
+    budget::count_more(cx, from, -kept);
 }
 
 /// Forgets a message: its sender is gone, or has cancelled.

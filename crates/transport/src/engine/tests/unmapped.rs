@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::engine::contact::failure;
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::attempt::Message;
-use crate::engine::protocol::{arena_message, receive, send_ahead};
+use crate::engine::protocol::{arena_message, loans, receive, send_ahead};
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut};
 use crate::{Peer, Result, Selector, Tag};
@@ -113,19 +113,24 @@ fn lend_one_too_many(
 
 #[test]
 fn a_loan_that_cannot_be_had_says_why_though_its_sender_has_gone() {
-    let (mut receiver, mut sender, numbers) = pair();
-    lend_one_too_many(&mut receiver, &mut sender, numbers);
-    receiver.progress();
-    failure::fail_peer(&mut receiver.cx, numbers.0, PeerFailure::Closed);
-    let selector = Selector::from((Peer(numbers.0), Tag(3)));
-    let mut room = vec![0; LEN];
-    // SAFETY: the room stays until the receive is over.
-    let posted = unsafe { post_receive(&mut receiver, selector, &mut room) };
-    let error = outcome(&mut [&mut receiver], posted).expect_err("its bytes are gone");
-    assert!(
-        error.to_string().contains("raise ulimit -v here"),
-        "{error}"
-    );
+    type Get = fn(&mut Engine, &Selector) -> Result<()>;
+    let takes: [Get; 2] = [receive_one, |receiver, selector| {
+        loans::take_or_fetch(&mut receiver.cx, selector).map(|_| ())
+    }];
+    for get in takes {
+        let (mut receiver, mut sender, numbers) = pair();
+        lend_one_too_many(&mut receiver, &mut sender, numbers);
+        receiver.progress();
+        failure::fail_peer(&mut receiver.cx, numbers.0, PeerFailure::Closed);
+        let selector = Selector::from((Peer(numbers.0), Tag(3)));
+        let error = get(&mut receiver, &selector).expect_err("its bytes are gone");
+        assert!(
+            error.to_string().contains("raise ulimit -v here"),
+            "{error}"
+        );
+        let again = get(&mut receiver, &selector).expect_err("it is told once");
+        assert_eq!(again, failed(numbers.0, PeerFailure::Closed));
+    }
 }
 
 /// The peer may have what it likes of its memory: this process keeps a descriptor for few arenas
