@@ -87,8 +87,8 @@ pub(crate) unsafe fn post_write(
     }
     let asked = (offset, len, Access::WRITE);
     let done = access(cx, to, key, asked, |pair, remote| {
-        // SAFETY: the peer has exposed the region, and waits for accesses before it takes the memory
-        // back.
+        // SAFETY: the peer has exposed the region, and waits for accesses before it takes the
+        // memory back.
         unsafe { pair.copies.write(remote, &data, 0, u64::MAX) }
     })?;
     if done {
