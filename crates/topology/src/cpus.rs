@@ -4,6 +4,9 @@ use core::fmt;
 use core::str::FromStr;
 use std::io;
 
+use rustix::process::Pid;
+use rustix::thread::sched_getaffinity;
+
 /// CPU numbers above this are taken for garbage.
 const MAX_CPU: u32 = 1 << 20;
 
@@ -27,12 +30,8 @@ impl CpuSet {
     /// # Errors
     /// What the kernel says, if both `sched_getaffinity` and `/proc/thread-self/status` fail.
     pub fn allowed() -> io::Result<Self> {
-        use rustix::thread::{CpuSet as KernelSet, sched_getaffinity};
         if let Ok(set) = sched_getaffinity(None) {
-            return Ok((0..KernelSet::MAX_CPU)
-                .filter(|cpu| set.is_set(*cpu))
-                .filter_map(|cpu| u32::try_from(cpu).ok())
-                .collect());
+            return Ok(Self::from(set));
         }
         // A kernel for more CPUs than the fixed-size set holds refuses it with EINVAL.
         let status = std::fs::read_to_string("/proc/thread-self/status")?;
@@ -47,14 +46,11 @@ impl CpuSet {
     /// the process is simulated.
     #[must_use]
     pub fn allowed_to(process: i32) -> Option<Self> {
-        use rustix::process::Pid;
-        use rustix::thread::{CpuSet as KernelSet, sched_getaffinity};
         if cfg!(limic_sim) {
             return None;
         }
         let set = sched_getaffinity(Some(Pid::from_raw(process)?)).ok()?;
-        let cpus = (0..KernelSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
-        Some(cpus.filter_map(|cpu| u32::try_from(cpu).ok()).collect())
+        Some(Self::from(set))
     }
 
     /// Adds all of another set.
@@ -122,6 +118,13 @@ impl CpuSet {
             usize::try_from(cpu / 64).unwrap_or(usize::MAX),
             1 << (cpu % 64),
         )
+    }
+}
+
+impl From<rustix::thread::CpuSet> for CpuSet {
+    fn from(set: rustix::thread::CpuSet) -> Self {
+        let cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
+        cpus.filter_map(|cpu| u32::try_from(cpu).ok()).collect()
     }
 }
 
