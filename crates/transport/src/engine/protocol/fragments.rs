@@ -209,7 +209,7 @@ pub(crate) fn push_asked(cx: &mut Cx) -> bool {
             break;
         };
         let serves = cx.peers.serves(to);
-        let piece = serves.then(|| cx.regions.help.begin());
+        let piece = (serves && !rests).then(|| cx.regions.help.begin());
         // Where the oldest has no room, none has.
         while let Some(slot) = front_asked(cx, to) {
             let helps = serves && is_help(cx, slot);
