@@ -297,8 +297,8 @@ unsafe fn ends<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::{
-        copy_bytes, copy_from_peer, copy_from_peer_non_temporal, copy_from_peer_prefetched,
-        copy_to_far,
+        NOT_AHEAD, copy_bytes, copy_from_peer, copy_from_peer_non_temporal,
+        copy_from_peer_prefetched, copy_to_far, non_temporal,
     };
 
     #[test]
@@ -323,6 +323,8 @@ mod tests {
                     copy_from_peer_prefetched,
                     copy_from_peer_non_temporal,
                     copy_to_far,
+                    // Also where `copy_to_far` does not take it.
+                    non_temporal::<NOT_AHEAD>,
                 ] {
                     let mut target = vec![0_u8; 5020];
                     // SAFETY: shift + len <= 5000 bytes of the source, 9 + len <= 5009
