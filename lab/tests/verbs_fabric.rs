@@ -288,22 +288,9 @@ fn a_stream_that_fails_is_replaced_by_the_others() {
         stream_both_ways(&mut side, 100);
         side.meet(rank);
         if rank.rank == 0 {
-            let mut memory = vec![0_u8; 4096];
-            // SAFETY: lives until the event.
-            let spread = unsafe {
-                side.fabric
-                    .register(memory.as_mut_ptr(), memory.len(), Access::LOCAL)
-            }
-            .expect("registered");
-            // A key that the peer never gave: its adapter refuses, and breaks the queue pair.
-            let wrong = RemoteRange {
-                start: 0x1000,
-                keys: 0x0123_4567_0123_4567,
-            };
-            let peer = side.peer;
-            // SAFETY: the memory is left alone until the event.
-            unsafe { side.fabric.read(peer, wrong, &spread, 0, 4096, 7) }.expect("started");
-            side.progress_until("the refusal", |side| !side.transferred.is_empty());
+            break_queue_pair(&mut side, "the refusal", |side| {
+                !side.transferred.is_empty()
+            });
             assert_eq!(side.transferred, [(7, Err(TransferError::Refused))]);
         }
         stream_both_ways(&mut side, 300);
@@ -323,25 +310,30 @@ fn a_lost_connection_is_made_anew() {
     });
 }
 
+/// Reads by a key that the peer never gave: its adapter refuses, and breaks the queue pair. Waits
+/// until that shows.
+fn break_queue_pair(side: &mut Side, what: &str, shows: impl Fn(&Side) -> bool) {
+    let mut memory = vec![0_u8; 4096];
+    // SAFETY: lives until the event.
+    let spread = unsafe {
+        side.fabric
+            .register(memory.as_mut_ptr(), memory.len(), Access::LOCAL)
+    }
+    .expect("registered");
+    let wrong = RemoteRange {
+        start: 0x1000,
+        keys: 0x0123_4567_0123_4567,
+    };
+    // SAFETY: the memory is left alone until the event.
+    unsafe { side.fabric.read(side.peer, wrong, &spread, 0, 4096, 7) }.expect("started");
+    side.progress_until(what, shows);
+}
+
 /// Rank 0 breaks its connection, and both connect anew.
 fn lose_and_connect(side: &mut Side, rank: &Rank) {
     let before = side.peer;
     if rank.rank == 0 {
-        let mut memory = vec![0_u8; 4096];
-        // SAFETY: lives until the event.
-        let spread = unsafe {
-            side.fabric
-                .register(memory.as_mut_ptr(), memory.len(), Access::LOCAL)
-        }
-        .expect("registered");
-        // A key that the peer never gave breaks the only queue pair.
-        let wrong = RemoteRange {
-            start: 0x1000,
-            keys: 0x0123_4567_0123_4567,
-        };
-        // SAFETY: the memory is left alone until the event.
-        unsafe { side.fabric.read(before, wrong, &spread, 0, 4096, 7) }.expect("started");
-        side.progress_until("the end", |side| side.failed.is_some());
+        break_queue_pair(side, "the end", |side| side.failed.is_some());
         let address = side.there;
         let again = side.fabric.connect(&address, 2, 2 ^ rank.seed);
         again.expect("connect");
