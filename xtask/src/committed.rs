@@ -34,6 +34,11 @@ impl Kind {
         root().join(format!("benches/{}.json", self.command))
     }
 
+    /// Whether there is a file to read.
+    pub(crate) fn is_committed(&self) -> bool {
+        self.path().is_file()
+    }
+
     /// The command that commits to new figures.
     pub(crate) fn update(&self) -> String {
         format!("cargo xtask {} --update", self.command)

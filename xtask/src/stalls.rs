@@ -36,7 +36,10 @@ pub(crate) fn run(update: bool, summary: &mut Summary) -> Result<(), Failure> {
     if update {
         let steps = least(|_| false)?;
         print!("{}", STALLS.table(None, &steps));
-        let mut committed: Committed = STALLS.read()?;
+        let mut committed = match STALLS.is_committed() {
+            true => STALLS.read()?,
+            false => Committed::new(),
+        };
         committed.insert(here, steps);
         return STALLS.write(&committed);
     }
