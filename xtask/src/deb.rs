@@ -31,10 +31,7 @@ pub(crate) fn tools() -> Result<(), Failure> {
 pub(crate) fn run(debug: bool) -> Result<(), Failure> {
     tools()?;
     let folder = target().join(if debug { "deb-debug" } else { "deb" });
-    // Nothing of an earlier version stays.
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(|why| Failure::file("remove", &folder, why))?;
-    }
+    folders::make_anew(&folder)?;
     let source = folder.join("limic");
     folders::make(&source)?;
     let copy = Job::new("cp", 1).args(["--recursive", "debian"]);

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use limic_peers::Environment;
-use limic_runner::folders::{root, target};
+use limic_runner::folders::{self, root, target};
 use limic_runner::{Failure, Job, console, setup};
 
 use crate::install::{self, COMMAND, HEAP, PROVIDER, Tree};
@@ -23,10 +23,7 @@ pub(crate) fn run(debug: bool) -> Result<(), Failure> {
     setup::run()?;
     let built = install::build(&[], debug)?;
     let folder = target().join(if debug { "wheel-debug" } else { "wheel" });
-    // Nothing of an earlier version stays.
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(|why| Failure::file("remove", &folder, why))?;
-    }
+    folders::make_anew(&folder)?;
     let tools = Environment::fresh(&folder.join("tools")).map_err(Failure::Missing)?;
     tools.install_kept(&["wheel"]).map_err(Failure::Missing)?;
 

@@ -66,7 +66,7 @@ pub(crate) fn build(source: &Path) -> Result<Built, Failure> {
     }
     let folder = target().join("fabtests").join(&version);
     if !is_configured(&folder, &source) {
-        start_anew(&folder)?;
+        folders::make_anew(&folder)?;
         let install = folder.join("install");
         let job = Job::new(&configure, 5).within(&folder).arg("--quiet");
         job.arg("--prefix").arg(&install).run_aside()?;
@@ -94,14 +94,6 @@ fn stamp(folder: &Path) -> PathBuf {
 
 fn is_configured(folder: &Path, source: &Path) -> bool {
     fs::read(stamp(folder)).is_ok_and(|of| of == source.as_os_str().as_encoded_bytes())
-}
-
-/// Makes a folder that holds nothing of an earlier build.
-fn start_anew(folder: &Path) -> Result<(), Failure> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).map_err(|why| Failure::file("remove", folder, why))?;
-    }
-    folders::make(folder)
 }
 
 /// They are not installed as those of `cargo xtask setup` are, since only this command needs them.

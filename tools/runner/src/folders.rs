@@ -58,6 +58,17 @@ pub fn make(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|why| Failure::file("make", folder, why))
 }
 
+/// Makes a folder that holds nothing of an earlier run.
+///
+/// # Errors
+/// If what is there cannot be removed, or it cannot be made.
+pub fn make_anew(folder: &Path) -> Result<(), Failure> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).map_err(|why| Failure::file("remove", folder, why))?;
+    }
+    make(folder)
+}
+
 /// Keeps other runs out of a folder until the file is closed, at the latest by the kernel at the
 /// end of this process. Waits for another run that has the lock, and shows that.
 ///
