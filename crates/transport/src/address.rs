@@ -169,7 +169,8 @@ fn this_node() -> Result<u64> {
     }
 }
 
-/// Machines that say nothing of themselves, or where an empty file hides it, cannot be told apart.
+/// Without the boot's number two machines cannot be told apart: an empty file is an error too, as
+/// some containers put one in its place.
 fn node_of(boot: io::Result<Vec<u8>>, net: io::Result<PathBuf>) -> Result<u64> {
     let boot = boot.map_err(|e| Error::system(BOOT, e))?;
     let net = net.map_err(|e| Error::system(NETWORK, e))?;

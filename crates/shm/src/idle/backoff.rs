@@ -1,5 +1,5 @@
-//! What a wait does next: spin, yield, then sleep. This is the only place that decides it. And when
-//! it is so long that it is said what for.
+//! What a wait does next: spin, yield, then sleep. This is the only place that decides it. And
+//! after how long a wait is told to the user.
 
 use core::time::Duration;
 

@@ -195,7 +195,8 @@ pub(crate) fn unmapped(base: usize) {
     }
 }
 
-/// Memory of a process that was killed is about to be unmapped: no child has to be kept from it.
+/// The simulator is about to unmap memory of a process that it has killed: it is taken off the list
+/// of mappings that a forked child must not have.
 pub fn forget_mapping(base: usize) {
     if let Some(start) = NonNull::new(core::ptr::without_provenance_mut(base)) {
         crate::process::leave_mapping(start);
