@@ -9,7 +9,7 @@ use limic_runner::folders::target;
 use limic_runner::timeout::{self, Ended};
 
 use super::outcome::Outcome;
-use super::pattern::{Pattern, Plan, WINDOW};
+use super::pattern::{Pattern, Plan, Portion, WINDOW};
 use super::ratio::Ratio;
 use super::report::{Report, Row};
 use super::table::{bytes, significant, times};
@@ -38,13 +38,13 @@ pub(super) fn can(pattern: Pattern) -> bool {
     benchmark(pattern).is_some()
 }
 
-/// Runs a pattern over all its sizes.
-pub(super) fn measure(mpi: &Mpi, pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+/// Runs a pattern over the sizes of a portion.
+pub(super) fn measure(mpi: &Mpi, portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+    let pattern = portion.pattern;
     let (Some(program), Some(name)) = (program(mpi), benchmark(pattern)) else {
         return Outcome::default();
     };
-    let sizes = plan.sizes(pattern);
-    let lines: String = sizes.iter().fold(String::new(), |mut text, size| {
+    let lines: String = portion.sizes.iter().fold(String::new(), |mut text, size| {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{size}");
         text
@@ -57,6 +57,8 @@ pub(super) fn measure(mpi: &Mpi, pattern: Pattern, plan: &Plan, cpus: &[usize; 2
         };
     }
     let mut command = mpi.mpiexec(2, Placement::OneEach(cpus));
+    // The wheel's program does not name the folder of its library.
+    command.env("LD_LIBRARY_PATH", mpi.root().join("lib"));
     command.arg(program).arg("-msglen").arg(list);
     command.args([
         "-npmin",
@@ -68,7 +70,7 @@ pub(super) fn measure(mpi: &Mpi, pattern: Pattern, plan: &Plan, cpus: &[usize; 2
         &plan.seconds.to_string(),
     ]);
     command.args(["-window_size", &WINDOW.to_string(), name]);
-    let ended = timeout::run(command, cpus, plan.patience(pattern));
+    let ended = timeout::run(command, cpus, plan.patience(portion));
     read(&ended, pattern)
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use limic_runner::timeout;
 use serde::{Deserialize, Serialize};
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, Portion};
 use super::samples::Spread;
 
 /// Between two readings of one machine, there is no larger factor.
@@ -25,13 +25,15 @@ pub(crate) fn changed(a: f64, b: f64) -> bool {
     a.max(b) > CHANGED * a.min(b)
 }
 
-/// One pass of a pattern through all subjects, and the line latency before the pass, between the
+/// One pass of a portion through all subjects, and the line latency before the pass, between the
 /// subjects and after the pass.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Pass {
     /// Counted from 1.
     pub(super) round: u32,
     pub(super) pattern: Pattern,
+    /// The first size and the last one.
+    pub(super) bytes: (u64, u64),
     /// None if nothing could be read.
     pub(super) line_latency_us_least: Option<f64>,
     pub(super) line_latency_us_most: Option<f64>,
@@ -41,14 +43,20 @@ pub(super) struct Pass {
 
 impl Pass {
     /// Begins after this reading.
-    pub(super) fn new(round: u32, pattern: Pattern, reading: Option<f64>) -> Self {
+    pub(super) fn new(round: u32, portion: &Portion, reading: Option<f64>) -> Self {
         Self {
             round,
-            pattern,
+            pattern: portion.pattern,
+            bytes: portion.ends(),
             line_latency_us_least: reading,
             line_latency_us_most: reading,
             seconds: 0.0,
         }
+    }
+
+    /// Whether it is one of a portion's.
+    pub(super) fn is_of(&self, portion: &Portion) -> bool {
+        (self.pattern, self.bytes) == (portion.pattern, portion.ends())
     }
 
     /// Takes in a further reading.
@@ -127,18 +135,28 @@ impl Distances {
         }
     }
 
-    /// Whether a pattern met the machine at this distance in a round, from the first subject to the
-    /// last one. `round` is counted from 0.
-    pub(super) fn holds(&self, pattern: Pattern, round: usize, distance: Option<Distance>) -> bool {
+    /// Whether a size of a pattern met the machine at this distance in a round, from the first
+    /// subject to the last one. `round` is counted from 0.
+    pub(super) fn holds(
+        &self,
+        (pattern, bytes): (Pattern, u64),
+        round: usize,
+        distance: Option<Distance>,
+    ) -> bool {
         let pattern = pattern.measured_with().unwrap_or(pattern);
         let mut passes = self.passes.iter();
-        let pass = passes.find(|pass| pass.pattern == pattern && pass.round as usize == round + 1);
+        let pass = passes.find(|pass| {
+            let (first, last) = pass.bytes;
+            pass.pattern == pattern
+                && pass.round as usize == round + 1
+                && (first..=last).contains(&bytes)
+        });
         pass.is_some_and(|pass| self.is_at(pass, distance))
     }
 
-    /// The rounds of a pattern at a distance.
-    pub(super) fn rounds(&self, pattern: Pattern, distance: Option<Distance>) -> usize {
-        let of = self.passes.iter().filter(|pass| pass.pattern == pattern);
+    /// The rounds of a portion at a distance.
+    pub(super) fn rounds(&self, portion: &Portion, distance: Option<Distance>) -> usize {
+        let of = self.passes.iter().filter(|pass| pass.is_of(portion));
         of.filter(|pass| self.is_at(pass, distance)).count()
     }
 
@@ -218,8 +236,8 @@ pub(super) fn warnings(passes: &[Pass]) -> Vec<String> {
     let changed = passes.iter().filter(|pass| pass.changed()).count();
     if changed > 0 {
         warnings.push(format!(
-            "the distance changed within {changed} of {} passes of a pattern through all peers, \
-             which do not count",
+            "the distance changed within {changed} of {} passes through all peers, which do not \
+             count",
             passes.len()
         ));
     }
@@ -230,8 +248,15 @@ pub(super) fn warnings(passes: &[Pass]) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn of(pattern: Pattern) -> Portion {
+        Portion {
+            pattern,
+            sizes: vec![8],
+        }
+    }
+
     fn pass(before: f64, after: f64) -> Pass {
-        let mut pass = Pass::new(1, Pattern::Rate, Some(before));
+        let mut pass = Pass::new(1, &of(Pattern::Rate), Some(before));
         pass.read(Some(after));
         pass
     }
@@ -240,7 +265,7 @@ mod tests {
     fn a_machine_that_changes_is_noticed() {
         assert!(!pass(0.06, 0.07).changed());
         assert!(pass(0.06, 0.18).changed() && pass(0.18, 0.06).changed());
-        assert!(!Pass::new(1, Pattern::Rate, None).changed());
+        assert!(!Pass::new(1, &of(Pattern::Rate), None).changed());
         assert!(warnings(&[pass(0.06, 0.07)]).is_empty());
         assert_eq!(warnings(&[pass(0.06, 0.07), pass(0.17, 0.18)]).len(), 1);
         assert_eq!(warnings(&[pass(0.06, 0.18)]).len(), 1);
@@ -256,15 +281,16 @@ mod tests {
         let (near, far) = (Some(Distance::Near), Some(Distance::Far));
         assert_eq!(distances.seen(), [near, far]);
         let rounds = |distance| -> Vec<usize> {
-            let holds = |round: &usize| distances.holds(Pattern::Rate, *round, distance);
+            let holds = |round: &usize| distances.holds((Pattern::Rate, 8), *round, distance);
             (0..4).filter(holds).collect()
         };
         assert_eq!((rounds(near), rounds(far)), (vec![0], vec![1]));
-        assert!(!distances.holds(Pattern::Latency, 0, near));
-        assert_eq!(distances.rounds(Pattern::Rate, far), 1);
+        assert!(!distances.holds((Pattern::Latency, 8), 0, near));
+        assert!(!distances.holds((Pattern::Rate, 16), 0, near));
+        assert_eq!(distances.rounds(&of(Pattern::Rate), far), 1);
         let calm = Distances::of(&passes[..1]);
         assert_eq!(calm.seen(), [None]);
-        assert!(calm.holds(Pattern::Rate, 0, None));
+        assert!(calm.holds((Pattern::Rate, 8), 0, None));
         // A reading of a pass that does not count moves no border.
         passes[2] = pass(0.03, 9.0);
         passes[2].round = 3;
@@ -273,7 +299,7 @@ mod tests {
         // A round in which the machine changed counts nowhere.
         let torn = Distances::of(&passes[2..]);
         assert_eq!(torn.seen(), [None]);
-        assert_eq!(torn.rounds(Pattern::Rate, None), 0);
+        assert_eq!(torn.rounds(&of(Pattern::Rate), None), 0);
     }
 
     #[test]

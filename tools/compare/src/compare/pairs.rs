@@ -8,7 +8,7 @@ use limic_peers::{Tool, without_foreign_settings};
 use limic_runner::timeout::{self, Ended};
 
 use super::outcome::Outcome;
-use super::pattern::{Pattern, Plan, WINDOW};
+use super::pattern::{Pattern, Plan, Portion, WINDOW};
 
 /// How long a server may take to listen.
 const LISTEN: Duration = Duration::from_secs(10);
@@ -17,9 +17,10 @@ const LISTEN: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs the tool's own test of a pattern for each size.
-pub(super) fn measure(tool: Tool, pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+pub(super) fn measure(tool: Tool, portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+    let pattern = portion.pattern;
     let mut outcome = Outcome::default();
-    for bytes in plan.sizes(pattern) {
+    for bytes in portion.sizes.iter().copied() {
         // Its messages have at least one byte.
         if tool == Tool::Libfabric && bytes == 0 {
             continue;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::table::bytes;
+
 /// The time limit with `--quick`.
 const QUICK: Duration = Duration::from_secs(160);
 
@@ -154,6 +156,35 @@ impl Pattern {
     }
 }
 
+/// Sizes of a pattern that are measured in one pass. Few enough that the machine often stays as it
+/// is meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct Portion {
+    pub(super) pattern: Pattern,
+    /// At least one, in order.
+    pub(super) sizes: Vec<u64>,
+}
+
+impl Portion {
+    /// Sizes in one pass.
+    const MOST: usize = 8;
+
+    /// The first size and the last one.
+    pub(super) fn ends(&self) -> (u64, u64) {
+        let first = self.sizes.first().copied().unwrap_or_default();
+        (first, self.sizes.last().copied().unwrap_or(first))
+    }
+
+    /// `latency 0 to 64`
+    pub(super) fn title(&self) -> String {
+        let (name, (first, last)) = (self.pattern.name(), self.ends());
+        if first == last {
+            return name.to_owned();
+        }
+        format!("{name} {} to {}", bytes(first), bytes(last))
+    }
+}
+
 /// The extent of a measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -198,7 +229,17 @@ impl Plan {
         }
     }
 
-    pub(super) fn sizes(&self, pattern: Pattern) -> Vec<u64> {
+    /// The sizes of a pattern, in portions.
+    pub(super) fn portions(&self, pattern: Pattern) -> Vec<Portion> {
+        let sizes = self.sizes(pattern);
+        let portion = |sizes: &[u64]| Portion {
+            pattern,
+            sizes: sizes.to_vec(),
+        };
+        sizes.chunks(Portion::MOST).map(portion).collect()
+    }
+
+    fn sizes(&self, pattern: Pattern) -> Vec<u64> {
         let powers = |from: u32, to: u32| (from..=to).map(|power| 1 << power);
         match pattern {
             Pattern::Rate => vec![8],
@@ -234,8 +275,8 @@ impl Plan {
     }
 
     /// A run that takes longer hangs. The slowest peer needs far less.
-    pub(super) fn patience(&self, pattern: Pattern) -> Duration {
-        let points = self.sizes(pattern).len() as f64;
+    pub(super) fn patience(&self, portion: &Portion) -> Duration {
+        let points = portion.sizes.len() as f64;
         Duration::from_secs_f64(20.0 + points * (10.0 * self.seconds + 0.5))
     }
 }
@@ -262,6 +303,13 @@ mod tests {
         let quick = Plan::new(Comparison::Peers, true, Some(1), None);
         assert_eq!(quick.rounds, 1);
         assert!(quick.sizes(Pattern::Latency).len() < 10);
+        let portions = full.portions(Pattern::Latency);
+        let titles: Vec<String> = portions.iter().map(Portion::title).collect();
+        assert_eq!(
+            titles,
+            ["latency 0 to 64", "latency 128 to 16K", "latency 32K to 4M"]
+        );
+        assert_eq!(full.portions(Pattern::Rate)[0].title(), "rate");
         let mpi = Plan::new(Comparison::Mpi, false, None, None);
         assert_eq!(
             (mpi.ranks(Pattern::Alltoall), full.ranks(Pattern::Alltoall)),

@@ -211,6 +211,7 @@ mod tests {
     use super::*;
     use crate::compare::machine_state::{Distance, Distances, Pass};
     use crate::compare::outcome::Outcome;
+    use crate::compare::pattern::Portion;
     use crate::compare::subject::{FLOOR, LIMIC};
     use crate::compare::targets;
 
@@ -265,7 +266,11 @@ mod tests {
 
     #[test]
     fn each_distance_has_a_ratio_of_its_steady_rounds() {
-        let pass = |round, us| Pass::new(round, Pattern::Latency, Some(us));
+        let portion = Portion {
+            pattern: Pattern::Latency,
+            sizes: vec![1 << 20],
+        };
+        let pass = |round, us| Pass::new(round, &portion, Some(us));
         let mut passes = [pass(1, 0.03), pass(2, 0.18), pass(3, 0.17)];
         let times: [(&'static str, &[f64]); 2] =
             [("limic", &[1.0, 3.0, 4.0]), ("UCX", &[2.0, 2.0, 2.0])];

@@ -83,10 +83,10 @@ impl Samples {
     /// The rounds at a distance alone, and the points that have any.
     pub(super) fn at(&self, distances: &Distances, distance: Option<Distance>) -> Self {
         let mut kept = self.clone();
-        kept.times.retain(|(pattern, _), all| {
+        kept.times.retain(|point, all| {
             for times in all.values_mut() {
                 for (round, time) in times.iter_mut().enumerate() {
-                    *time = time.filter(|_| distances.holds(*pattern, round, distance));
+                    *time = time.filter(|_| distances.holds(*point, round, distance));
                 }
             }
             all.values().flatten().any(Option::is_some)

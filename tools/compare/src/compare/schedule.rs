@@ -6,7 +6,7 @@ use std::time::Instant;
 use limic_runner::{Failure, console};
 
 use super::machine_state::{self, Pass};
-use super::pattern::{Pattern, Plan};
+use super::pattern::{Pattern, Plan, Portion};
 use super::shm_cleanup;
 use super::state::State;
 use super::subject::{self, Subject};
@@ -20,8 +20,8 @@ pub(super) struct Schedule<'a> {
 }
 
 impl Schedule<'_> {
-    /// Makes passes until each pattern has its steady rounds at each distance that the machine
-    /// shows, as far as the time goes, and calls `keep` after each. Returns the patterns that lack
+    /// Makes passes until each portion has its steady rounds at each distance that the machine
+    /// shows, as far as the time goes, and calls `keep` after each. Returns the portions that lack
     /// rounds, and how many they have.
     pub(super) fn run(
         &self,
@@ -31,32 +31,34 @@ impl Schedule<'_> {
         let limic = subject::program();
         let mut reading = machine_state::read(&limic, self.cpus);
         let begin = Instant::now();
+        let patterns = self.patterns.iter();
+        let all: Vec<Portion> = patterns.flat_map(|one| self.plan.portions(*one)).collect();
         'rounds: for round in 1_u32.. {
-            let mut short = state.short(self.patterns, self.plan.rounds);
-            short.retain(|(pattern, _)| {
+            let mut short = state.short(&all, self.plan.rounds);
+            short.retain(|(portion, _)| {
                 let mut subjects = self.subjects.iter();
-                subjects.any(|subject| takes(subject, *pattern, state))
+                subjects.any(|subject| takes(subject, portion.pattern, state))
             });
             if short.is_empty() {
                 break;
             }
-            for (pattern, _) in short {
-                if state.has((round, pattern)) {
+            for (portion, _) in short {
+                if state.has(round, portion) {
                     continue;
                 }
-                let expected = state.expected(pattern).unwrap_or_default();
+                let expected = state.expected(portion).unwrap_or_default();
                 if !self.plan.has_time(begin.elapsed(), expected, round == 1) {
                     break 'rounds;
                 }
                 console::detail(&format_args!(
                     "round {round}, {}; {} of at most {} s",
-                    pattern.name(),
+                    portion.title(),
                     begin.elapsed().as_secs(),
                     self.plan.limit.as_secs()
                 ));
                 let started = Instant::now();
-                let mut pass = Pass::new(round, pattern, reading);
-                reading = self.pass(&mut pass, state, &limic).or(reading);
+                let mut pass = Pass::new(round, portion, reading);
+                reading = self.pass(&mut pass, portion, state, &limic).or(reading);
                 pass.seconds = started.elapsed().as_secs_f64();
                 if let Some(us) = reading {
                     let steady = if pass.changed() {
@@ -70,13 +72,19 @@ impl Schedule<'_> {
                 keep(state)?;
             }
         }
-        let short = state.short(self.patterns, self.plan.rounds);
+        let short = state.short(&all, self.plan.rounds);
         Ok(short.into_iter().map(|(_, words)| words).collect())
     }
 
     /// All subjects once. Returns the line latency after the last one, if any ran.
-    fn pass(&self, pass: &mut Pass, state: &mut State, limic: &Path) -> Option<f64> {
-        let (turn, pattern) = (pass.round as usize - 1, pass.pattern);
+    fn pass(
+        &self,
+        pass: &mut Pass,
+        portion: &Portion,
+        state: &mut State,
+        limic: &Path,
+    ) -> Option<f64> {
+        let (turn, pattern) = (pass.round as usize - 1, portion.pattern);
         let mut reading = None;
         for at in 0..self.subjects.len() {
             // Another subject begins each round.
@@ -86,7 +94,7 @@ impl Schedule<'_> {
             }
             let name = subject.name();
             let before = shm_cleanup::Before::now();
-            let outcome = subject.measure(pattern, self.plan, self.cpus);
+            let outcome = subject.measure(portion, self.plan, self.cpus);
             if let Some(why) = &outcome.failure {
                 before.remove_new();
                 console::detail(&format_args!("  {name}: {why}"));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::Load;
 use super::machine_state::{Distance, Distances, Pass};
-use super::pattern::{Comparison, Pattern, Plan};
+use super::pattern::{Comparison, Plan, Portion};
 use super::samples::{Samples, Stored};
 
 /// The conditions of a run. Results may be put together only if they are equal.
@@ -119,33 +119,37 @@ impl State {
         let _ = std::fs::remove_file(stamp.file());
     }
 
-    pub(super) fn has(&self, (round, pattern): (u32, Pattern)) -> bool {
+    pub(super) fn has(&self, round: u32, portion: &Portion) -> bool {
         let mut passes = self.passes.iter();
-        passes.any(|pass| pass.round == round && pass.pattern == pattern)
+        passes.any(|pass| pass.round == round && pass.is_of(portion))
     }
 
-    /// The patterns that lack steady rounds at a distance that the machine showed, in words.
-    pub(super) fn short(&self, patterns: &[Pattern], wanted: u32) -> Vec<(Pattern, String)> {
+    /// The portions that lack steady rounds at a distance that the machine showed, in words.
+    pub(super) fn short<'a>(
+        &self,
+        portions: &'a [Portion],
+        wanted: u32,
+    ) -> Vec<(&'a Portion, String)> {
         let distances = Distances::of(&self.passes);
         let mut short = Vec::new();
-        for pattern in patterns {
+        for portion in portions {
             let lacking = |distance: &Option<Distance>| {
-                let rounds = distances.rounds(*pattern, *distance);
+                let rounds = distances.rounds(portion, *distance);
                 let name = distance.map_or("", Distance::name);
                 (rounds < wanted as usize).then(|| format!("{rounds} {name}").trim_end().to_owned())
             };
             let lacking: Vec<String> = distances.seen().iter().filter_map(lacking).collect();
             if !lacking.is_empty() {
-                let words = format!("{}: {}", pattern.name(), lacking.join(", "));
-                short.push((*pattern, words));
+                let words = format!("{}: {}", portion.title(), lacking.join(", "));
+                short.push((portion, words));
             }
         }
         short
     }
 
-    /// The longest time that a pass of a pattern has taken.
-    pub(super) fn expected(&self, pattern: Pattern) -> Option<Duration> {
-        let of = self.passes.iter().filter(|pass| pass.pattern == pattern);
+    /// The longest time that a pass of a portion has taken.
+    pub(super) fn expected(&self, portion: &Portion) -> Option<Duration> {
+        let of = self.passes.iter().filter(|pass| pass.is_of(portion));
         let longest = of.map(|pass| pass.seconds).max_by(f64::total_cmp)?;
         Some(Duration::from_secs_f64(longest))
     }
@@ -153,36 +157,45 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pattern::Pattern;
     use super::*;
 
+    fn of(pattern: Pattern) -> Portion {
+        Plan::new(Comparison::Peers, false, None, None)
+            .portions(pattern)
+            .remove(0)
+    }
+
     #[test]
-    fn passes_are_known_by_round_and_pattern() {
+    fn passes_are_known_by_round_and_portion() {
         let mut state = State::default();
-        let mut pass = Pass::new(1, Pattern::Rate, None);
+        let (rate, latency) = (of(Pattern::Rate), of(Pattern::Latency));
+        let mut pass = Pass::new(1, &rate, None);
         pass.seconds = 2.0;
         state.passes.push(pass);
-        assert!(state.has((1, Pattern::Rate)));
-        assert!(!state.has((2, Pattern::Rate)) && !state.has((1, Pattern::Latency)));
-        assert_eq!(state.expected(Pattern::Rate), Some(Duration::from_secs(2)));
-        assert_eq!(state.expected(Pattern::Latency), None);
+        assert!(state.has(1, &rate));
+        assert!(!state.has(2, &rate) && !state.has(1, &latency));
+        assert_eq!(state.expected(&rate), Some(Duration::from_secs(2)));
+        assert_eq!(state.expected(&latency), None);
     }
 
     #[test]
     fn steady_rounds_are_wanted_at_each_distance_that_was_seen() {
         let mut state = State::default();
-        let mut pass = |round, us| state.passes.push(Pass::new(round, Pattern::Rate, Some(us)));
+        let rates = [of(Pattern::Rate)];
+        let mut pass = |round, us| state.passes.push(Pass::new(round, &rates[0], Some(us)));
         pass(1, 0.03);
         pass(2, 0.031);
         let words = |state: &State| -> Vec<String> {
-            let short = state.short(&[Pattern::Rate], 2);
+            let short = state.short(&rates, 2);
             short.into_iter().map(|(_, words)| words).collect()
         };
         assert!(words(&state).is_empty());
-        state.passes.push(Pass::new(3, Pattern::Rate, Some(0.18)));
+        state.passes.push(Pass::new(3, &rates[0], Some(0.18)));
         assert_eq!(words(&state), ["rate: 1 far"]);
-        state.passes.push(Pass::new(4, Pattern::Rate, Some(0.17)));
+        state.passes.push(Pass::new(4, &rates[0], Some(0.17)));
         assert!(words(&state).is_empty());
-        assert_eq!(State::default().short(&[Pattern::Rate], 2).len(), 1);
+        assert_eq!(State::default().short(&rates, 2).len(), 1);
     }
 
     #[test]

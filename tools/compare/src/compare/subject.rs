@@ -8,7 +8,7 @@ use limic_runner::folders::target;
 use limic_runner::{Failure, timeout};
 
 use super::outcome::Outcome;
-use super::pattern::{Pattern, Plan};
+use super::pattern::{Pattern, Plan, Portion};
 use super::{imb, pairs, reading};
 use crate::mpi::{OverLimic, proof};
 
@@ -140,39 +140,39 @@ impl Subject {
         }
     }
 
-    /// Runs a pattern over all its sizes.
-    pub(super) fn measure(&self, pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
-        let ranks = plan.ranks(pattern);
+    /// Runs a pattern over the sizes of a portion.
+    pub(super) fn measure(&self, portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+        let ranks = plan.ranks(portion.pattern);
         let placement = match ranks {
             2 => Placement::OneEach(cpus),
             _ => Placement::Free,
         };
         let (command, program) = match &self.runner {
-            Runner::Limic => return limic(pattern, plan, cpus),
-            Runner::Floor => return floor(pattern, plan, cpus),
-            Runner::Imb(mpi) => return imb::measure(mpi, pattern, plan, cpus),
-            Runner::Tool(tool) => return pairs::measure(*tool, pattern, plan, cpus),
+            Runner::Limic => return limic(portion, plan, cpus),
+            Runner::Floor => return floor(portion, plan, cpus),
+            Runner::Imb(mpi) => return imb::measure(mpi, portion, plan, cpus),
+            Runner::Tool(tool) => return pairs::measure(*tool, portion, plan, cpus),
             Runner::Mpi { mpi, program } => (mpi.mpiexec(ranks, placement), program),
             Runner::Over { over, program } => (over.mpiexec(ranks, placement), program),
         };
-        self.under_mpi(command, program, pattern, plan, cpus)
+        self.under_mpi(command, program, portion, plan, cpus)
     }
 
     fn under_mpi(
         &self,
         mut command: Command,
         program: &Path,
-        pattern: Pattern,
+        portion: &Portion,
         plan: &Plan,
         cpus: &[usize; 2],
     ) -> Outcome {
-        let ranks = plan.ranks(pattern);
-        command.arg(program).arg(pattern.name());
+        let ranks = plan.ranks(portion.pattern);
+        command.arg(program).arg(portion.pattern.name());
         command.arg(plan.seconds.to_string());
-        command.args(plan.sizes(pattern).iter().map(u64::to_string));
-        let ended = timeout::run(command, cpus, plan.patience(pattern));
+        command.args(portion.sizes.iter().map(u64::to_string));
+        let ended = timeout::run(command, cpus, plan.patience(portion));
         let placed = (ranks == 2).then_some(cpus);
-        let mut outcome = reading::patterns(&ended, plan.sizes(pattern).len(), placed);
+        let mut outcome = reading::patterns(&ended, portion.sizes.len(), placed);
         if let Runner::Over { .. } = self.runner
             && outcome.failure.is_none()
             && let Err(why) = proof(&ended.out, &ended.err, ranks)
@@ -198,20 +198,22 @@ fn floor_kind(pattern: Pattern) -> Option<&'static str> {
     }
 }
 
-fn floor(pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
-    let sizes = plan.sizes(pattern).into_iter().filter(|bytes| *bytes > 0);
+fn floor(portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+    let pattern = portion.pattern;
+    let sizes = portion.sizes.iter().filter(|bytes| **bytes > 0);
     let sizes: Vec<String> = sizes.map(|bytes| bytes.to_string()).collect();
     let mut command = Command::new(program());
     command.args(words("perf floor --rounds 1 --json - --only"));
     command.arg(floor_kind(pattern).unwrap_or_default());
     command.args(["--sizes", &sizes.join(",")]);
     command.args(["--seconds-per-point", &plan.seconds.to_string()]);
-    let ended = timeout::run(command, cpus, plan.patience(pattern));
+    let ended = timeout::run(command, cpus, plan.patience(portion));
     reading::limic(&ended, pattern)
 }
 
-fn limic(pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
-    let sizes: Vec<String> = plan.sizes(pattern).iter().map(u64::to_string).collect();
+fn limic(portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+    let pattern = portion.pattern;
+    let sizes: Vec<String> = portion.sizes.iter().map(u64::to_string).collect();
     // The words for each run.
     let runs: Vec<Vec<String>> = match pattern {
         Pattern::Barrier => vec![words("barrier")],
@@ -241,7 +243,7 @@ fn limic(pattern: Pattern, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
         command.arg(if ranks == 2 { "--bind" } else { "--no-bind" });
         command.args(words("--rounds 1 --json - --seconds-per-point"));
         command.arg(plan.seconds.to_string());
-        let ended = timeout::run(command, cpus, plan.patience(pattern));
+        let ended = timeout::run(command, cpus, plan.patience(portion));
         outcome.add(reading::limic(&ended, pattern));
     }
     outcome
