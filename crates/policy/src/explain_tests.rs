@@ -4,6 +4,10 @@ use super::*;
 use crate::{Capabilities, PathSet, Receiver, Table};
 
 fn explained(question: &Question) -> Explanation {
+    explained_where(question, true)
+}
+
+fn explained_where(question: &Question, far_by_memory: bool) -> Explanation {
     match question.receiver {
         Receiver::Near {
             locality,
@@ -13,6 +17,7 @@ fn explained(question: &Question) -> Explanation {
             let pair = Pair {
                 table: &Table::built_in(),
                 locality,
+                far_by_memory,
                 capabilities,
                 longest_record: select::LONGEST_RECORD,
                 fragment_bytes: crate::PIPELINE_FRAGMENT,
@@ -78,6 +83,16 @@ fn a_reply_goes_without_asking() {
             .contains("but: a reply goes without asking")
     );
     assert_eq!(explained(&question).path, Path::Pipeline);
+}
+
+#[test]
+fn a_long_reply_to_a_far_core_goes_by_single_copy_where_all_cores_share_a_cache() {
+    let reply = Question {
+        history: History::Reply,
+        ..Question::near(256 << 10, Locality::SamePackage)
+    };
+    assert_eq!(explained_where(&reply, true).path, Path::EagerFragments);
+    assert_eq!(explained_where(&reply, false).path, Path::SplitCopy);
 }
 
 #[test]

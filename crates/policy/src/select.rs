@@ -56,6 +56,9 @@ pub struct Pair<'a> {
     pub table: &'a Table,
     /// How far apart the two are.
     pub locality: Locality,
+    /// Between cores of one package that are far apart, bytes come sooner by memory than out of a
+    /// cache.
+    pub far_by_memory: bool,
     /// What they can do.
     pub capabilities: Capabilities,
     /// The most that goes in one record, in bytes.
@@ -260,7 +263,7 @@ fn reply_below(pair: &Pair<'_>, thresholds: Thresholds) -> u64 {
     if thresholds.eager_below <= LONGEST_EAGER {
         return 0;
     }
-    let below = if pair.locality == Locality::SamePackage {
+    let below = if pair.locality == Locality::SamePackage && pair.far_by_memory {
         // Recycled buffers beat the single copy there too.
         pair.table.asked_for_from(pair.locality, LONGEST_EAGER)
     } else {

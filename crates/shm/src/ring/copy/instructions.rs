@@ -70,17 +70,24 @@ const JUST_BEHIND: [usize; 2] = [0, 8];
 /// relaxed.
 static SLOW_DISTANCES: AtomicUsize = AtomicUsize::new(PAGE);
 
-/// Whether what a core far away reads goes to memory. A hint alone, so relaxed.
-static FAR_BY_MEMORY: AtomicBool = AtomicBool::new(false);
+/// What [`far_by_memory`] says, for copies. A hint alone, so relaxed.
+static PAST_CACHES: AtomicBool = AtomicBool::new(false);
 
 /// Whether bytes for a core far away are stored past the caches of this one.
-///
-/// AMD's cores without a common cache fetch a line from memory sooner than out of each other's
-/// caches. Those of a package of Intel share their last cache, however long a line takes
-/// (docs/decisions/0012).
 #[inline(always)]
-pub(super) fn far_by_memory() -> bool {
-    FAR_BY_MEMORY.load(Relaxed)
+pub(super) fn past_caches() -> bool {
+    PAST_CACHES.load(Relaxed)
+}
+
+/// Whether cores of one package that are far apart share no cache, so that bytes reach one from the
+/// other sooner by memory.
+///
+/// So it is with AMD's. Those of Intel share their last cache, however long a line takes
+/// (docs/decisions/0012).
+#[must_use]
+pub fn far_by_memory() -> bool {
+    static IS_AMD: ValueHere<bool> = ValueHere::new();
+    *IS_AMD.get_or_make(|| family_of_amd().is_some())
 }
 
 /// Whether this copy is one for `rep movsb`.
@@ -103,7 +110,7 @@ pub fn choose(wanted: Option<LongCopy>) -> Chosen {
         Some(LongCopy::RepMovsb) => vector("the architecture lacks rep movsb, which is asked for"),
     };
     SLOW_DISTANCES.store(chosen.slow, Relaxed);
-    FAR_BY_MEMORY.store(family_of_amd().is_some(), Relaxed);
+    PAST_CACHES.store(far_by_memory(), Relaxed);
     chosen
 }
 

@@ -6,6 +6,7 @@
 
 use limic_policy::select::{self, Routes};
 use limic_records::Update;
+use limic_shm::ring::instructions;
 use limic_topology::{Locality, Movement, Place};
 
 use crate::Peer;
@@ -80,6 +81,7 @@ pub(crate) fn update_routes(cx: &mut Cx, peer: u32) {
     let routes = Routes::new(&select::Pair {
         table: settings.policy(),
         locality: now,
+        far_by_memory: instructions::far_by_memory(),
         capabilities: pair.nearness.capabilities,
         longest_record: pair.out.longest_record(),
         fragment_bytes: settings.pipeline_fragment(),
