@@ -175,7 +175,7 @@ killed_in_mid_stream! {
     mid_stream_1 mid_stream_2 mid_stream_3 mid_stream_4 mid_stream_5 mid_stream_6 mid_stream_7 mid_stream_8
 }
 
-/// Who waits for anybody learns of it as well, also asleep.
+/// A rank that waits for anybody learns of it as well, also asleep.
 #[test]
 fn a_wildcard_receive_reports_the_death() {
     let cast = Cast::new("a_wildcard_receive_reports_the_death")

@@ -729,7 +729,7 @@ pub trait Endpoint: RawEndpoint {
     /// let endpoint = HybridEndpoint::open()?;
     /// let myself = endpoint.myself();
     /// let region = endpoint.region(vec![0; 1 << 20])?;
-    /// endpoint.send(myself, 7, &region.key().0.to_le_bytes())?; // Who has the key has access.
+    /// endpoint.send(myself, 7, &region.key().0.to_le_bytes())?; // A peer with the key has access.
     /// let memory = region.revoke()?;
     /// # Ok::<(), limic::Error>(())
     /// ```

@@ -47,7 +47,7 @@ pub enum PeerFailure {
     /// Another rank of the job said in a [barrier](crate::Barrier) that it has failed.
     #[error("{by} found that it has failed, and said so in a barrier")]
     Reported {
-        /// Who said so.
+        /// The rank that said so.
         by: Peer,
     },
 }
@@ -146,7 +146,7 @@ pub enum Error {
         "{peer} is in the middle of an access to the region and does not come to its end (is it stopped?): the memory stays with the endpoint"
     )]
     RegionInUse {
-        /// Who accesses it.
+        /// The peer that accesses it.
         peer: Peer,
     },
     /// An access outside the region.
