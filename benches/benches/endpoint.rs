@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use limic::counters::size_class;
-use limic::internals::{Locality, Query};
 use limic::{Endpoint, HybridEndpoint, Peer, Settings};
 use limic_benches::{Pair, TAG};
+use limic_policy::{Locality, Query};
 
 fn one_thread(criterion: &mut Criterion) {
     let pair = Pair::open().expect("two endpoints");

@@ -2,7 +2,7 @@
 //! others learn which.
 
 use limic::settings::{Settings, SettingsBuilder};
-use limic::{Barrier, Endpoint, Error, HybridEndpoint, Peer, PeerFailure};
+use limic::{Barrier, Endpoint, Error, HybridEndpoint, Peer, PeerFailure, Selector, Tag};
 use limic_tests::process::{die, pass};
 use limic_tests::{Cast, Random, Rank};
 use std::time::Duration;
@@ -49,6 +49,29 @@ fn nobody_leaves_before_all_have_come() {
                 }
             }
         }
+    });
+}
+
+/// As `World` says: its barrier has such a tag.
+#[test]
+fn a_mask_without_the_bit_of_libraries_takes_a_barriers_message() {
+    let cast = Cast::new("a_mask_without_the_bit_of_libraries_takes_a_barriers_message").ranks(2);
+    cast.run(|rank| {
+        let endpoint = open(rank, usual());
+        let barrier = Barrier::new(rank.rank, &[0, 1]).expect("heads");
+        let (other, tag) = (Peer::from_index(1 - rank.rank), Tag(Tag::LIBRARY.0 | 1));
+        let repeated = rank.directory.join("repeated");
+        if rank.rank == 0 {
+            barrier.wait(&endpoint, tag).expect("the other one comes");
+            std::fs::write(repeated, "").expect("the shared directory");
+            endpoint.send(other, tag, &[]).expect("the other one lives");
+            return;
+        }
+        let all = Selector::any().with_mask(0);
+        let taken = endpoint.recv(all, &mut []).expect("the other one lives");
+        assert_eq!((taken.peer, taken.tag, taken.len), (other, tag, 0));
+        barrier.wait(&endpoint, tag).expect("the other one lives");
+        assert!(repeated.exists(), "it waits until the message comes again");
     });
 }
 

@@ -3,12 +3,12 @@
 use std::io::IoSlice;
 
 use limic::counters::Counters;
-use limic::internals::{
-    Capabilities, History, INLINE_CAPACITY, Locality, Question, Receiver, ReceiverPace, SendMemory,
-};
 use limic::networks::{limits, networks};
 use limic::settings::{FabricUse, LineLatency, Path, PathSet, Settings, SettingsBuilder};
 use limic::{Buffer, Endpoint, HybridEndpoint, Peer};
+use limic_policy::{
+    Capabilities, History, INLINE_CAPACITY, Locality, Question, Receiver, ReceiverPace, SendMemory,
+};
 use limic_tests::{Cast, Random, Rank};
 
 const PAIRS: usize = 50;

@@ -84,8 +84,8 @@ fn silent_connections_are_dropped() {
         });
 }
 
-/// Without a free descriptor nobody can be accepted. Who knocks then does not keep the endpoint
-/// awake, and gets in later.
+/// Without a free descriptor nobody can be accepted. A peer that knocks then does not keep the
+/// endpoint awake, and gets in later.
 #[test]
 fn without_descriptors_an_endpoint_still_sleeps() {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};

@@ -1,6 +1,6 @@
 //! A rank that is killed: the others learn it at once, by name, and nothing of it is left.
 
-use limic::{Address, Endpoint, Error, HybridEndpoint, Peer, PeerFailure, Selector, Tag};
+use limic::{Address, Endpoint, Error, HybridEndpoint, Peer, PeerFailure, Selector};
 use limic_tests::process::{
     abstract_socket_exists, die, idle_child, monotonic_ns, pass, socket_name,
 };
@@ -175,7 +175,7 @@ killed_in_mid_stream! {
     mid_stream_1 mid_stream_2 mid_stream_3 mid_stream_4 mid_stream_5 mid_stream_6 mid_stream_7 mid_stream_8
 }
 
-/// Who waits for anybody learns of it as well, also asleep.
+/// A rank that waits for anybody learns of it as well, also asleep.
 #[test]
 fn a_wildcard_receive_reports_the_death() {
     let cast = Cast::new("a_wildcard_receive_reports_the_death")
@@ -225,11 +225,7 @@ fn in_the_middle_of_a_long_message() {
         let send = endpoint
             .isend(other, 2_u64, content(2, 8 << 20))
             .expect("isend");
-        endpoint.wait_probe((other, 1)).expect("probe");
-        let claim = endpoint
-            .matched_probe((other, Tag(1)))
-            .expect("claim")
-            .expect("there");
+        let claim = endpoint.wait_matched_probe((other, 1)).expect("claim");
         endpoint.send(other, 3_u64, &[]).expect("send");
         if let Err(error) = send.wait() {
             names_the_victim(&error, other);

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use limic::internals::{Locality, ReceiverPace, Row, RowSource};
 use limic::settings::{LineLatency, Path, Settings};
 use limic::topology::CpuSet;
 use limic::{Endpoint, HybridEndpoint};
+use limic_policy::{Locality, ReceiverPace, Row, RowSource};
 use limic_tests::{Cast, skip};
 
 const DATA: u64 = 1;

@@ -1,6 +1,8 @@
 //! `docs/settings.md` is what the code says. `cargo xtask settings` writes it; without
-//! `LIMIC_TEST_WRITE` this test says whether it is up to date.
+//! `LIMIC_TEST_WRITE` this test says whether it is up to date. Whatever the code reads is there.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
 use limic::Settings;
@@ -33,13 +35,61 @@ fn the_page_is_up_to_date() {
     let made = page();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/settings.md");
     if std::env::var_os("LIMIC_TEST_WRITE").is_some() {
-        return std::fs::write(&path, made).expect("docs/settings.md can be written");
+        return fs::write(&path, made).expect("docs/settings.md can be written");
     }
-    let committed = std::fs::read_to_string(&path).expect("docs/settings.md is there");
+    let committed = fs::read_to_string(&path).expect("docs/settings.md is there");
     assert!(
         committed == made,
         "docs/settings.md is not what the sources say; write it: cargo xtask settings"
     );
+}
+
+#[test]
+fn what_the_crates_read_is_known() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    let mut names = BTreeSet::new();
+    for of_one in fs::read_dir(crates).expect("the folder of the crates") {
+        quoted_names(&of_one.expect("a crate").path().join("src"), &mut names);
+    }
+    assert!(names.contains("LIMIC_HEAP_FROM") && names.contains("LIMIC2_PATH"));
+    names.retain(|name| !is_known(name));
+    assert!(
+        names.is_empty(),
+        "no setting, and not in OTHER_VARIABLES: {names:?}"
+    );
+}
+
+/// Whether a program whose environment has the variable says nothing of it.
+fn is_known(name: &str) -> bool {
+    let settings = || {
+        Settings::builder()
+            .with_environment([(name, "off")])
+            .build()
+    };
+    let is_unknown = |warning: &String| warning.starts_with("unknown variable");
+    OTHER_VARIABLES.iter().any(|other| other.name == name)
+        || name.starts_with("LIMIC_")
+            && !settings().is_ok_and(|read| read.warnings().iter().any(is_unknown))
+}
+
+/// The names of variables that stand in quotes in the sources of a folder, but for its tests.
+fn quoted_names(folder: &Path, names: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        let is_test = path.file_stem().is_some_and(|name| name == "tests");
+        if path.is_dir() && !is_test {
+            quoted_names(&path, names);
+        } else if path.extension().is_some_and(|kind| kind == "rs") && !is_test {
+            let text = fs::read_to_string(&path).expect("a source");
+            let code = text.split("mod tests {").next().unwrap_or_default();
+            let is_name = |text: &&str| {
+                let in_name = |c: char| c == '_' || c.is_ascii_uppercase() || c.is_ascii_digit();
+                let begins = text.starts_with("LIMIC_") || text.starts_with("LIMIC2_");
+                begins && !text.ends_with('_') && text.chars().all(in_name)
+            };
+            names.extend(code.split('"').filter(is_name).map(str::to_owned));
+        }
+    }
 }
 
 fn page() -> String {

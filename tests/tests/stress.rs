@@ -86,13 +86,8 @@ fn round(rank: &Rank, endpoint: &HybridEndpoint, peers: &[limic::Peer], number: 
                 .expect("receive in place")
                 .to_vec(),
             1 => {
-                let claim = loop {
-                    endpoint.wait_probe(selector(message)).expect("probe");
-                    if let Some(claim) = endpoint.matched_probe(selector(message)).expect("claim") {
-                        break claim;
-                    }
-                };
-                claim.recv_vec().expect("receive")
+                let claim = endpoint.wait_matched_probe(selector(message));
+                claim.expect("claim").recv_vec().expect("receive")
             }
             _ => {
                 let mut buffer = vec![0; message.len];

@@ -119,7 +119,8 @@ fn the_interface_may_be_named_and_may_speak_ipv6() {
     });
 }
 
-/// Who has no network in common with the other is told when it names it, with what each has.
+/// An endpoint with no network in common with another is told so when it names that, with what each
+/// has.
 #[test]
 fn without_a_common_network_connect_says_so() {
     on_two_nodes("without_a_common_network_connect_says_so", 2, |rank| {

@@ -58,8 +58,8 @@ enum Task {
     Test,
     /// rustfmt, without changing a file.
     Fmt,
-    /// Refuse comments and pages with lines over 100 columns, or with names of files that are not
-    /// there.
+    /// Refuse comments and pages with lines over 100 columns or names of files that are not there,
+    /// and pages whose fences of code do not end.
     Lines,
     /// clippy over all targets and features; every warning is an error.
     Clippy,

@@ -1,6 +1,8 @@
 //! The test suite.
 
-use limic_runner::{Failure, Job, Summary, console, setup};
+use std::os::unix::fs::symlink;
+
+use limic_runner::{Failure, Job, Summary, console, folders, packages, setup};
 
 use crate::examples;
 use crate::optional;
@@ -57,15 +59,17 @@ pub(crate) fn doctests(summary: &mut Summary) -> Result<(), Failure> {
     Job::cargo(&["test", "--workspace", "--doc", "--no-fail-fast"], 15).run_tests(summary)
 }
 
-/// The library with no feature and with each one alone, and the topology's unit tests with `hwloc`.
-/// The command without its features, which needs nothing but a linker.
+/// What needs nothing but cargo and a linker: what `cargo build` builds, and the command without
+/// its features. The library with no feature and with each one alone, and the topology's unit tests
+/// with `hwloc`.
 pub(crate) fn features(summary: &mut Summary) -> Result<(), Failure> {
     let check = |package: &str, more: &[&str]| {
         Job::cargo(&["check", "-p", package, "--no-default-features"], 10)
             .args(more)
             .run()
     };
-    check("limic-cli", &[])?;
+    bare(&["build"])?.run()?;
+    bare(&["check", "-p", "limic-cli", "--no-default-features"])?.run()?;
     check("limic", &[])?;
     for feature in FEATURES {
         check("limic", &["--features", feature])?;
@@ -77,4 +81,19 @@ pub(crate) fn features(summary: &mut Summary) -> Result<(), Failure> {
     Job::cargo(&["test", "-p", "limic-topology", "--features", "hwloc"], 10)
         .args(["--lib", "--", "--show-output"])
         .run_tests(summary)
+}
+
+/// cargo with a linker, and no other program on its path. What was built with others is not at hand
+/// either, since it would be taken as it is.
+fn bare(words: &[&str]) -> Result<Job, Failure> {
+    let built = folders::target().join("bare");
+    let path = built.join("path");
+    folders::make_anew(&path)?;
+    for name in ["rustc", "cc", "ld"] {
+        let program = packages::program(name)
+            .ok_or_else(|| Failure::Missing(format!("{name} is nowhere on the path")))?;
+        symlink(program, path.join(name)).map_err(|why| Failure::file("link", &path, why))?;
+    }
+    let cargo = Job::cargo(words, 10).env("PATH", path);
+    Ok(cargo.env("CARGO_TARGET_DIR", built))
 }

@@ -3,8 +3,23 @@
 
 use std::io;
 
+/// Gives errors their `Display` as `Debug`, so that a `main` which returns one prints words.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_as_display {
+    ($($error:ty),+) => {$(
+        impl ::core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                ::core::fmt::Display::fmt(self, f)
+            }
+        }
+    )+};
+}
+
+debug_as_display!(BootstrapError);
+
 /// An error between this process and the launcher of its job.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum BootstrapError {
     /// An environment variable is missing or holds something unexpected.

@@ -1,5 +1,5 @@
 /*
- * limic: tagged messages between the processes of one machine.
+ * limic: tagged messages between processes, on one machine and between machines.
  *
  * Made from crates/capi/src by cbindgen: do not edit, see docs/c-api.md.
  *

@@ -55,8 +55,10 @@ impl Default for PeerCounts {
     }
 }
 
+limic_bootstrap::debug_as_display!(PageError);
+
 /// Why some bytes are not a page of counters.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageError {
     /// Too short.

@@ -24,8 +24,10 @@ pub struct Found {
     pub inherited: bool,
 }
 
+limic_bootstrap::debug_as_display!(CountersError);
+
 /// Why a process's counters cannot be read.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CountersError {
     /// There is no process of this number.

@@ -6,7 +6,7 @@
 //! it: a thread, which is started only if the settings ask for it.
 //!
 //! How a kept registration is known to be right: the reader takes the lock, reads the news, and
-//! marks the ranges, then lets go. Who wants to use a registration takes the same lock, asks the
+//! marks the ranges, then lets go. A user of a registration takes the same lock, asks the
 //! kernel whether a change is under way whose news was not read, and looks at the mark. A change
 //! that has begun before is either under way (so it is not used), or was read and marked, both
 //! under the lock.

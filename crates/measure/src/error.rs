@@ -31,7 +31,7 @@ pub enum MeasureError {
     /// Received bytes are not those that were sent.
     #[error("rank {rank}: {wrong}")]
     Content {
-        /// Who received them.
+        /// The rank that received them.
         rank: u32,
         /// What is wrong with them.
         wrong: Wrong,

@@ -19,7 +19,7 @@ pub struct Machine {
     pub caches: Vec<Cache>,
     /// Name and release.
     pub kernel: String,
-    /// Who runs this virtual machine; `None` on bare metal, or where it does not show.
+    /// What runs this virtual machine; `None` on bare metal, or where it does not show.
     pub hypervisor: Option<String>,
     /// All of it.
     pub memory_bytes: u64,

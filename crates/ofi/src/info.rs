@@ -122,7 +122,7 @@ unsafe fn text_of<'a>(text: *const c_char) -> Result<Option<&'a str>, i32> {
     text.to_str().map(Some).map_err(|_| FI_EINVAL)
 }
 
-/// Who is meant by a node and a service; with a node alone, nobody in particular.
+/// The endpoint that a node and a service mean; with a node alone, nobody in particular.
 ///
 /// # Errors
 /// `FI_ENODATA`: nobody on this node.

@@ -24,7 +24,7 @@ const NODE: &str = "localhost:";
 /// Longest service, so that its name has room in an address.
 const LONGEST_SERVICE: usize = ADDRESS_LEN - 1 - SCHEME.len() - NODE.len();
 
-/// Who is meant.
+/// The endpoint that is meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Name {
     Address(Address),

@@ -51,7 +51,7 @@ pub struct Question {
     pub slices: usize,
     /// The memory that they lie in.
     pub memory: SendMemory,
-    /// Who receives it, into one slice.
+    /// Its receiver, into one slice.
     pub receiver: Receiver,
     /// What went before.
     pub history: History,

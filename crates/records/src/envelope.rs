@@ -1,4 +1,4 @@
-//! Who sent a message, and under which tag.
+//! A message's sender and its tag.
 
 /// A message as matching sees it, and its immediate word, which receivers are told beside the
 /// bytes.

@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use limic_policy::TableError;
 
+limic_bootstrap::debug_as_display!(SettingsError);
+
 /// A setting that cannot be used: what, where, and what is accepted.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingsError {
     /// An environment variable has a value that is not accepted.

@@ -39,7 +39,7 @@ pub struct OtherVariable {
 }
 
 /// The variables that are no settings of an endpoint.
-pub const OTHER_VARIABLES: [OtherVariable; 13] = [
+pub const OTHER_VARIABLES: [OtherVariable; 14] = [
     OtherVariable {
         name: "LIMIC_LOG",
         read_by: "every program",
@@ -124,6 +124,13 @@ pub const OTHER_VARIABLES: [OtherVariable; 13] = [
         default: "0",
     },
     OtherVariable {
+        name: "LIMIC_HEAP_FROM",
+        read_by: "liblimic-heap.so",
+        meaning: "bytes from which on a block of a program's malloc is peer-readable memory",
+        accepted: "a number with an optional K, M or G, 0 for none",
+        default: "16K",
+    },
+    OtherVariable {
         name: "LIMIC2_PATH",
         read_by: "liblimic2",
         meaning: "how copies are made: by the kernel module, by cross-memory attach, or by what \
@@ -151,7 +158,13 @@ const PLACES: [&str; 6] = [
 ];
 
 /// Beginnings of names that limic's own tests and checks read.
-const TESTS: [&str; 4] = ["LIMIC_TEST_", "LIMIC_LAB_", "LIMIC_CI_", "LIMIC_BENCH_"];
+const TESTS: [&str; 5] = [
+    "LIMIC_TEST_",
+    "LIMIC_LAB_",
+    "LIMIC_CI_",
+    "LIMIC_BENCH_",
+    "LIMIC_FUZZ_",
+];
 
 /// Whether a variable is no setting and all the same no mistake.
 pub(crate) fn is_known(name: &str) -> bool {

@@ -119,8 +119,8 @@ settings! {
         Unexpected: Memory "LIMIC_UNEXPECTED_BYTES" "unexpected_bytes",
         pub unexpected_budget_bytes: u64 = 64 << 20, Bytes(|n| n >= 64 << 10),
         "bytes of unexpected messages, each with some 256 for itself, that an endpoint keeps \
-         before it asks senders to wait with long ones; beyond 16 times as many, all messages of \
-         a peer that sent more than its share wait in its ring until some are received; beyond 32 \
+         before it asks senders to wait with long ones. Beyond 16 times as many, all messages of \
+         a peer that sent more than its share wait in its ring until some are received. Beyond 32 \
          times as many, such a peer without a ring of its own is given up",
         "64K or more bytes (suffix K, M or G), or unlimited";
 

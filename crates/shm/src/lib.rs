@@ -2,8 +2,8 @@
 //! endpoint, the rings and pools in it, wake-ups, and the hand-over of all that
 //! through a Unix socket.
 //!
-//! Everything here is mechanism. Who sends what, and when, is decided in the
-//! `limic` crate above.
+//! Everything here is mechanism. Which side sends what, and when, is decided
+//! in the `limic` crate above.
 //!
 //! - [`sync`]: the one seam through which atomics come in (loom swaps them).
 //! - [`ring`]: the private line ring of one sender, the shared ring of many

@@ -27,7 +27,7 @@ pub(crate) struct Greeting {
     pub(crate) to: u64,
     /// That endpoint's secret.
     pub(crate) secret: u64,
-    /// Who calls.
+    /// The caller.
     pub(crate) from: u64,
     /// The caller's secret.
     pub(crate) answer_secret: u64,
@@ -44,10 +44,10 @@ pub(crate) enum Verdict {
     Taken,
     /// Both have called: the call of the one who answers stays, and this one goes.
     MineStays,
-    /// Who is called is not there, or the caller has not its secret. The answer says nothing that
-    /// the caller has not said.
+    /// The called endpoint is not there, or the caller has not its secret. The answer says nothing
+    /// that the caller has not said.
     Refused,
-    /// Who is called takes no more callers of this kind at the moment.
+    /// The called endpoint takes no more callers of this kind at the moment.
     Full(Limit),
 }
 
@@ -77,7 +77,7 @@ impl Limit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) verdict: Verdict,
-    /// Who answers.
+    /// The endpoint that answers.
     pub(crate) from: u64,
     /// The secret of the caller.
     pub(crate) secret: u64,

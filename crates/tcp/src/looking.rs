@@ -19,7 +19,8 @@
 //!   everything, and a read that took all that was there ends it at once, so that the caller has
 //!   time for what came. The first goes before the second.
 //! - `readable` holds the connections that are to be read, each once: its own mark, `listed`, says
-//!   that it is there. Who is read is taken out first, and listed again if more may be there.
+//!   that it is there. A connection that is read is taken out first, and listed again if more may
+//!   be there.
 
 use core::mem::MaybeUninit;
 use std::os::fd::OwnedFd;

@@ -165,8 +165,8 @@ impl TcpFabric {
 }
 
 impl Connection {
-    /// Keeps count of the connections that hold messages. Who has more for a peer than its socket
-    /// takes has to call again in any case, and other calls do not wait for that peer.
+    /// Keeps count of the connections that hold messages. A caller that has more for a peer than
+    /// its socket takes has to call again in any case, and other calls do not wait for that peer.
     fn note_held(&mut self, holding: &mut u32) {
         self.had_time &= !self.out.is_empty();
         let behind = self.refused || self.to_go > 0 || self.had_time;

@@ -83,7 +83,7 @@ fn nobody_is_let_in_without_the_secret() {
     still_works(&mut a);
 }
 
-/// Who has the secret of one endpoint cannot take the connections of others with it.
+/// A process that has the secret of one endpoint cannot take the connections of others with it.
 #[test]
 fn nobody_takes_the_place_of_a_peer_whose_secret_it_has_not() {
     let (mut a, mut b) = (Side::open(1), Side::open(2));

@@ -1,6 +1,6 @@
 //! What limic says about machines that it does not run on: each file in `machines` holds what
-//! Linux shows of one below `/sys/devices/system`. `machines/record.sh` prints such a file for the
-//! machine on which it runs, and describes the format.
+//! Linux shows of one below `/sys/devices/system`. One was recorded, by `machines/record.sh`, which
+//! describes the format; the others are put together from published facts, as each says.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use crate::{CpuSet, Place, Summary, Topology, sysfs};
 /// A machine, and what is to be found on it.
 struct Machine {
     name: &'static str,
-    /// What `record.sh` prints of it.
-    recorded: &'static str,
+    /// What Linux shows of it, in the format of `record.sh`.
+    shown: &'static str,
     packages: usize,
     cores: usize,
     cpus: usize,
@@ -30,11 +30,11 @@ struct Machine {
     hwloc_agrees: bool,
 }
 
-macro_rules! recorded {
+macro_rules! machine {
     ($name:literal) => {
         Machine {
             name: $name,
-            recorded: include_str!(concat!("machines/", $name, ".txt")),
+            shown: include_str!(concat!("machines/", $name, ".txt")),
             packages: 1,
             cores: 0,
             cpus: 0,
@@ -52,7 +52,7 @@ const MACHINES: [Machine; 14] = [
         cpus: 2,
         caches: &[(2, 2, 1024, 1), (3, 1, 32768, 2)],
         localities: &[("0", "1", SharedCache)],
-        ..recorded!("amd-epyc-9004-vm-2")
+        ..machine!("amd-epyc-9004-vm-2")
     },
     Machine {
         packages: 2,
@@ -67,7 +67,7 @@ const MACHINES: [Machine; 14] = [
             ("63", "64", OtherPackage),
             ("64", "255", SamePackage),
         ],
-        ..recorded!("amd-epyc-7702-2s")
+        ..machine!("amd-epyc-7702-2s")
     },
     Machine {
         cores: 96,
@@ -79,14 +79,14 @@ const MACHINES: [Machine; 14] = [
             ("7", "8", SamePackage),
             ("88-95", "184-191", SharedCache),
         ],
-        ..recorded!("amd-epyc-9654-nps4-cxl")
+        ..machine!("amd-epyc-9654-nps4-cxl")
     },
     Machine {
         cores: 16,
         cpus: 32,
         caches: &[(2, 16, 512, 2), (3, 8, 16384, 4)],
         localities: &[("6", "7,22", SharedCache), ("7", "8", SamePackage)],
-        ..recorded!("amd-epyc-7302p")
+        ..machine!("amd-epyc-7302p")
     },
     Machine {
         cores: 4,
@@ -95,7 +95,7 @@ const MACHINES: [Machine; 14] = [
         localities: &[("6", "7", SharedCache), ("7", "8", SamePackage)],
         // hwloc leaves the CPUs of others out, so that its names begin at the container's.
         hwloc_agrees: false,
-        ..recorded!("amd-epyc-7302p-container")
+        ..machine!("amd-epyc-7302p-container")
     },
     Machine {
         packages: 2,
@@ -108,7 +108,7 @@ const MACHINES: [Machine; 14] = [
             ("0", "78", SharedCache),
             ("0", "1", OtherPackage),
         ],
-        ..recorded!("intel-xeon-gold-6148-2s")
+        ..machine!("intel-xeon-gold-6148-2s")
     },
     Machine {
         packages: 2,
@@ -117,7 +117,7 @@ const MACHINES: [Machine; 14] = [
         numa_nodes: 4,
         caches: &[(2, 56, 1024, 2), (3, 2, 39424, 56)],
         localities: &[("0", "4", SharedCache), ("27", "28", OtherPackage)],
-        ..recorded!("intel-xeon-8280-2s-snc2")
+        ..machine!("intel-xeon-8280-2s-snc2")
     },
     Machine {
         packages: 2,
@@ -126,14 +126,14 @@ const MACHINES: [Machine; 14] = [
         numa_nodes: 4,
         caches: &[(2, 112, 2048, 2), (3, 2, 115_200, 112)],
         localities: &[("0", "167", SharedCache), ("55", "56", OtherPackage)],
-        ..recorded!("intel-xeon-max-9480-2s-flat")
+        ..machine!("intel-xeon-max-9480-2s-flat")
     },
     Machine {
         cores: 16,
         cpus: 24,
         caches: &[(2, 8, 1280, 2), (2, 2, 2048, 4), (3, 1, 30720, 24)],
         localities: &[("0", "1", SharedCache), ("0", "23", SharedCache)],
-        ..recorded!("intel-core-i9-12900k")
+        ..machine!("intel-core-i9-12900k")
     },
     Machine {
         cores: 16,
@@ -145,7 +145,7 @@ const MACHINES: [Machine; 14] = [
             // They have an L2 cache in common, and no L3.
             ("20", "21", SharedCache),
         ],
-        ..recorded!("intel-core-ultra-7-155h")
+        ..machine!("intel-core-ultra-7-155h")
     },
     Machine {
         cores: 5,
@@ -156,28 +156,28 @@ const MACHINES: [Machine; 14] = [
             // Nothing is known of a CPU that is switched off.
             ("0", "2", SamePackage),
         ],
-        ..recorded!("intel-core-i7-8700-offline")
+        ..machine!("intel-core-i7-8700-offline")
     },
     Machine {
         cores: 80,
         cpus: 80,
         caches: &[(2, 80, 1024, 1)],
         localities: &[("0", "1", SamePackage)],
-        ..recorded!("arm-ampere-altra-q80")
+        ..machine!("arm-ampere-altra-q80")
     },
     Machine {
         cores: 64,
         cpus: 64,
         caches: &[(2, 64, 1024, 1), (3, 1, 32768, 64)],
         localities: &[("0", "63", SharedCache)],
-        ..recorded!("arm-graviton3")
+        ..machine!("arm-graviton3")
     },
     Machine {
         packages: 4,
         cores: 4,
         cpus: 4,
         localities: &[("0", "0", SamePackage), ("0", "1", OtherPackage)],
-        ..recorded!("vm-without-caches")
+        ..machine!("vm-without-caches")
     },
 ];
 
@@ -191,11 +191,7 @@ fn folder() -> tempfile::TempDir {
 /// A machine's files in a folder.
 fn files(machine: &Machine) -> tempfile::TempDir {
     let root = folder();
-    for line in machine
-        .recorded
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-    {
+    for line in machine.shown.lines().filter(|line| !line.starts_with('#')) {
         let (paths, content) = line.split_once(" =").expect("PATH = CONTENT");
         for path in expand(paths) {
             let path = root.path().join(path);
@@ -297,7 +293,7 @@ mod hwloc {
     use super::*;
     use crate::{Domain, hwloc};
 
-    /// Names the recorded files in a process that looks at them with hwloc.
+    /// Names the files of a machine in a process that looks at them with hwloc.
     const FILES: &str = "LIMIC_TEST_FILES";
 
     #[test]
@@ -328,8 +324,8 @@ mod hwloc {
 
     /// In the process that `HWLOC_FSROOT` has sent to the files.
     fn compare(files: &Path) {
-        let hwloc = hwloc::read().expect("hwloc reads a recorded machine");
-        let sysfs = sysfs::read(files).expect("limic reads a recorded machine");
+        let hwloc = hwloc::read().expect("hwloc reads the files");
+        let sysfs = sysfs::read(files).expect("limic reads the files");
         let domains = |domains: &[Domain]| {
             let text = |domain: &Domain| format!("{}: {} B", domain.cpus, domain.bytes);
             domains.iter().map(text).collect::<Vec<_>>()

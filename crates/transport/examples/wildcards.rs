@@ -37,11 +37,7 @@ fn main() -> Result<(), limic::Error> {
     }
     for _ in 1..world.size() {
         // A matched probe takes the message at once, so that no other receive can have it.
-        let claimed = loop {
-            if let Some(claimed) = world.matched_probe(Selector::mpi(None, TEXT, None))? {
-                break claimed;
-            }
-        };
+        let claimed = world.wait_matched_probe(Selector::mpi(None, TEXT, None))?;
         let rank = claimed.status().peer;
         let text = claimed.recv_vec()?;
         println!("{rank} has sent {}", String::from_utf8_lossy(&text));

@@ -41,7 +41,7 @@ pub struct Barrier {
     ranks: u32,
     /// Whom this rank tells, and from whom it hears that all have come. A head has none.
     head: Option<Peer>,
-    /// Who tells this rank. Only a head has some.
+    /// The ranks that tell this one. Only a head has some.
     followers: Vec<Peer>,
     /// All heads, in the order of their ranks.
     heads: Vec<Peer>,

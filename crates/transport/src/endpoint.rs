@@ -570,6 +570,60 @@ pub trait Endpoint: RawEndpoint {
         Ok(claimed.map(|(status, id)| Claimed::new(self, status, id)))
     }
 
+    /// Waits until a fitting message has arrived, and takes it, so that no other receive can match
+    /// it.
+    ///
+    /// ```
+    /// use limic::{Endpoint, HybridEndpoint, Selector};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// endpoint.send(endpoint.myself(), 7, b"hello")?;
+    /// let claimed = endpoint.wait_matched_probe(Selector::any())?;
+    /// assert_eq!(claimed.recv_vec()?, b"hello");
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`probe`](Self::probe).
+    fn wait_matched_probe(&self, from: impl Into<Selector>) -> Result<Claimed<'_, Self>>
+    where
+        Self: Sized,
+    {
+        let selector = from.into();
+        let claim = || self.claim(&selector);
+        let (status, id) = poll_until(self, "wait_matched_probe", &selector, claim)?;
+        Ok(Claimed::new(self, status, id))
+    }
+
+    /// As [`wait_matched_probe`](Self::wait_matched_probe); `None` if no fitting message arrives
+    /// within the time.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    ///
+    /// use limic::{Endpoint, HybridEndpoint, Selector};
+    ///
+    /// let endpoint = HybridEndpoint::open()?;
+    /// let late = endpoint.wait_matched_probe_timeout(Selector::any(), Duration::from_millis(1))?;
+    /// assert!(late.is_none());
+    /// # Ok::<(), limic::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`probe`](Self::probe).
+    fn wait_matched_probe_timeout(
+        &self,
+        from: impl Into<Selector>,
+        timeout: Duration,
+    ) -> Result<Option<Claimed<'_, Self>>>
+    where
+        Self: Sized,
+    {
+        let selector = from.into();
+        let claimed = poll_within(self, timeout, || self.claim(&selector))?;
+        Ok(claimed.map(|(status, id)| Claimed::new(self, status, id)))
+    }
+
     /// Lends a buffer of `len` bytes in shared memory that the receiver maps too, to be filled and
     /// sent without a copy.
     ///
@@ -675,7 +729,7 @@ pub trait Endpoint: RawEndpoint {
     /// let endpoint = HybridEndpoint::open()?;
     /// let myself = endpoint.myself();
     /// let region = endpoint.region(vec![0; 1 << 20])?;
-    /// endpoint.send(myself, 7, &region.key().0.to_le_bytes())?; // Who has the key has access.
+    /// endpoint.send(myself, 7, &region.key().0.to_le_bytes())?; // A peer with the key has access.
     /// let memory = region.revoke()?;
     /// # Ok::<(), limic::Error>(())
     /// ```

@@ -9,8 +9,10 @@ use crate::{Peer, Status, Tag};
 /// Result of an operation of this crate.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
+limic_bootstrap::debug_as_display!(Error, PeerFailure);
+
 /// Why a peer can no longer be talked to.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerFailure {
     /// The peer's process ended, or lost its end of the connection, without closing its endpoint.
@@ -45,15 +47,15 @@ pub enum PeerFailure {
     /// Another rank of the job said in a [barrier](crate::Barrier) that it has failed.
     #[error("{by} found that it has failed, and said so in a barrier")]
     Reported {
-        /// Who said so.
+        /// The rank that said so.
         by: Peer,
     },
 }
 
 /// An operation that could not be done, with what is needed to understand why.
 ///
-/// Its `Debug` is its `Display`, so that a `main` which returns it prints words. Errors of settings
-/// and of start-up become one by `?`.
+/// Its `Debug` is its `Display`, so that a `main` which returns it prints words; so is that of
+/// [`PeerFailure`], and of the errors of settings and of start-up, which become one by `?`.
 ///
 /// ```
 /// use limic::Settings;
@@ -62,6 +64,7 @@ pub enum PeerFailure {
 ///     Ok(Settings::builder().with_environment([("LIMIC_LONG", "smoke")]).build()?)
 /// }
 /// assert!(format!("{:?}", settings().unwrap_err()).contains("LIMIC_LONG=smoke"));
+/// assert_eq!(format!("{:?}", limic::PeerFailure::Closed), "it closed its endpoint");
 /// ```
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -143,7 +146,7 @@ pub enum Error {
         "{peer} is in the middle of an access to the region and does not come to its end (is it stopped?): the memory stays with the endpoint"
     )]
     RegionInUse {
-        /// Who accesses it.
+        /// The peer that accesses it.
         peer: Peer,
     },
     /// An access outside the region.
@@ -186,12 +189,6 @@ pub enum Error {
     /// The job's start-up failed.
     #[error("start-up: {0}")]
     Bootstrap(String),
-}
-
-impl core::fmt::Debug for Error {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        core::fmt::Display::fmt(self, f)
-    }
 }
 
 impl From<SettingsError> for Error {

@@ -134,12 +134,6 @@ pub use wait::{
 };
 pub use world::World;
 
-/// What the command shows and measures of the inside. It changes with the inside.
-#[doc(hidden)]
-pub mod internals {
-    pub use limic_policy::*;
-}
-
 /// What the fuzzer reads as if a peer had sent it.
 #[cfg(fuzzing)]
 #[doc(hidden)]

@@ -266,7 +266,7 @@ impl Loaned {
         Self { raw }
     }
 
-    /// Who sent it, its tag and its length.
+    /// Its sender, its tag and its length.
     #[must_use]
     pub fn status(&self) -> Status {
         self.raw.status

@@ -34,7 +34,7 @@ impl<'e, E: Endpoint> Claimed<'e, E> {
         }
     }
 
-    /// Who sent it, its tag and its length.
+    /// Its sender, its tag and its length.
     #[must_use]
     pub fn status(&self) -> Status {
         self.status

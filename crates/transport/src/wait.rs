@@ -28,8 +28,8 @@ pub(crate) mod sealed {
     use crate::error::Outcome;
     use crate::raw::RequestId;
 
-    /// What only this crate may do with a handle: who takes a result that is not that of the
-    /// operation has its buffer too early.
+    /// What only this crate may do with a handle: a caller that takes a result which is not that of
+    /// the operation has its buffer too early.
     pub trait Waited: Sized {
         /// What waiting for it gives.
         type Output;

@@ -17,6 +17,10 @@ const _: () = assert!(BARRIER.0 & Tag::LIBRARY.0 != 0);
 /// All ranks of a job, with an endpoint that is connected to each.
 ///
 /// It dereferences to its endpoint, and the peers have the ranks' numbers.
+///
+/// Its own messages, of [`barrier`](Self::barrier) and [`finalize`](Self::finalize), have the bit
+/// [`Tag::LIBRARY`]. A receive by a [mask](crate::Selector::with_mask) without that bit takes them
+/// too, and then this rank's barrier waits for them in vain.
 #[derive(Debug)]
 pub struct World<E: Endpoint = HybridEndpoint> {
     // Before the bootstrap: the endpoint closes first.

@@ -42,7 +42,7 @@ fn keeper() -> (ThreadRc<Value>, impl Fn() -> usize) {
     (ThreadRc::new(value), move || ended.load(Ordering::Relaxed))
 }
 
-/// Who comes next ends what two others have left to each other.
+/// The next thread ends what two others have left to each other.
 fn come_next() {
     drop(ThreadRc::new(Box::new(())));
 }

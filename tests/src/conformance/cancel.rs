@@ -99,9 +99,8 @@ pub fn too_late_for_a_matched_send<E: Endpoint>(case: &Case<E>) {
             send.wait().expect("it was too late to cancel");
         } else {
             let selector = Selector::exact(party.other(), TAG);
-            party.endpoint.wait_probe(selector).expect("probe");
-            let claim = party.endpoint.matched_probe(selector).expect("claim");
-            let claim = claim.expect("it is there");
+            let claim = party.endpoint.wait_matched_probe(selector);
+            let claim = claim.expect("claim");
             party.endpoint.send(party.other(), 8, &[]).expect("send");
             party
                 .endpoint
@@ -169,16 +168,10 @@ pub fn races_end_one_way_or_the_other<E: Endpoint>(case: &Case<E>) {
         }
         let mut seen = Vec::new();
         loop {
-            let status = party.endpoint.wait_probe(Selector::any()).expect("probe");
-            // What was seen may have been cancelled since.
-            let Some(claim) = party
-                .endpoint
-                .matched_probe(Selector::any())
-                .expect("claim")
-            else {
-                continue;
-            };
-            let tag = claim.status().tag;
+            let claim = party.endpoint.wait_matched_probe(Selector::any());
+            let claim = claim.expect("claim");
+            let status = claim.status();
+            let tag = status.tag;
             let data = match claim.recv_vec() {
                 Ok(data) => data,
                 Err(error) => panic!("{status:?}: {error}"),

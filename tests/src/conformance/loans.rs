@@ -85,7 +85,7 @@ pub fn received_into_a_buffer<E: Endpoint>(case: &Case<E>) {
     });
 }
 
-/// Who receives in place need not know how the sender sent.
+/// A receiver in place need not know how the sender sent.
 pub fn ordinary_messages_received_in_place<E: Endpoint>(case: &Case<E>) {
     case.run(2, |party| {
         for (number, len) in (0..).zip([0_usize, 1, 48, 4096, 100_000, 1 << 20]) {

@@ -95,9 +95,8 @@ pub fn a_claimed_message_is_nobody_elses<E: Endpoint>(case: &Case<E>) {
                 continue;
             }
             let selector = Selector::exact(party.other(), TAG);
-            party.endpoint.wait_probe(selector).expect("probe");
-            let claim = party.endpoint.matched_probe(selector).expect("claim");
-            let claim = claim.expect("it is there");
+            let claim = party.endpoint.wait_matched_probe(selector);
+            let claim = claim.expect("claim");
             assert_eq!(claim.status().len, len as u64);
             let mut buffer = vec![0; len];
             party.endpoint.recv(selector, &mut buffer).expect("recv");
@@ -136,14 +135,7 @@ pub fn a_dropped_claim_completes_its_sender<E: Endpoint>(case: &Case<E>) {
                 party.meet();
             } else {
                 let selector = Selector::exact(party.other(), TAG);
-                party.endpoint.wait_probe(selector).expect("probe");
-                drop(
-                    party
-                        .endpoint
-                        .matched_probe(selector)
-                        .expect("claim")
-                        .expect("there"),
-                );
+                drop(party.endpoint.wait_matched_probe(selector).expect("claim"));
                 party
                     .endpoint
                     .recv((party.other(), 9), &mut [])
@@ -167,10 +159,9 @@ pub fn a_claim_into_a_short_buffer_is_truncated<E: Endpoint>(case: &Case<E>) {
                     .expect("send");
             } else {
                 let selector = Selector::exact(party.other(), TAG);
-                party.endpoint.wait_probe(selector).expect("probe");
-                let claim = party.endpoint.matched_probe(selector).expect("claim");
+                let claim = party.endpoint.wait_matched_probe(selector);
                 let mut buffer = vec![0xa5; len];
-                let outcome = claim.expect("there").recv(&mut buffer[..len / 2]);
+                let outcome = claim.expect("claim").recv(&mut buffer[..len / 2]);
                 let wanted = Error::Truncated {
                     peer: party.other(),
                     tag: TAG,
@@ -211,9 +202,8 @@ pub fn claims_keep_the_order_of_the_rest<E: Endpoint>(case: &Case<E>) {
         let mut buffer = vec![0; 1 << 17];
         for number in 0..MESSAGES {
             if number % 3 == 0 {
-                party.endpoint.wait_probe(selector).expect("probe");
-                let claim = party.endpoint.matched_probe(selector).expect("claim");
-                claims.push((number, claim.expect("it is there")));
+                let claim = party.endpoint.wait_matched_probe(selector);
+                claims.push((number, claim.expect("claim")));
             } else {
                 let status = party.endpoint.recv(selector, &mut buffer).expect("recv");
                 check(number, &buffer[..status.len as usize]);

@@ -19,7 +19,7 @@ pub fn calls_give_up<E: Endpoint>(case: &Case<E>) {
         if party.rank == 0 {
             party.meet();
             for (number, len) in (0..).zip(LENGTHS) {
-                for _ in 0..3 {
+                for _ in 0..4 {
                     endpoint
                         .send(party.other(), TAG, &content(number, len))
                         .expect("send");
@@ -31,6 +31,8 @@ pub fn calls_give_up<E: Endpoint>(case: &Case<E>) {
         for timeout in [Duration::ZERO, SHORT] {
             assert_eq!(endpoint.recv_timeout(from, &mut room, timeout), Ok(None));
             assert_eq!(endpoint.wait_probe_timeout(from, timeout), Ok(None));
+            let claimed = endpoint.wait_matched_probe_timeout(from, timeout);
+            assert!(claimed.expect("none").is_none());
             let loaned = endpoint.recv_loaned_timeout(from, timeout).expect("none");
             assert!(loaned.is_none());
         }
@@ -43,6 +45,9 @@ pub fn calls_give_up<E: Endpoint>(case: &Case<E>) {
             check(number, &room[..len]);
             let loaned = endpoint.recv_loaned_timeout(from, LONG).expect("receive");
             check(number, &loaned.expect("in time").to_vec());
+            let claimed = endpoint.wait_matched_probe_timeout(from, LONG);
+            let claimed = claimed.expect("claim").expect("in time");
+            check(number, &claimed.recv_vec().expect("receive"));
             // A duration that no clock can count is one without end.
             let status = endpoint.recv_timeout(from, &mut room, Duration::MAX);
             assert_eq!(status.expect("receive").expect("in time").len, len as u64);

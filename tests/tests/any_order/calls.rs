@@ -43,7 +43,10 @@ impl Era<'_> {
         if take && !self.at_hand(at, selector) {
             return;
         }
-        let claimed = self.endpoint(at).matched_probe(selector);
+        let claimed = match take {
+            true => self.endpoint(at).wait_matched_probe(selector).map(Some),
+            false => self.endpoint(at).matched_probe(selector),
+        };
         let Some(Some(claimed)) = self.excused(claimed) else {
             return;
         };

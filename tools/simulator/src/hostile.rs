@@ -159,8 +159,8 @@ fn note(what: &'static str) {
     });
 }
 
-/// A process, as its number at the others. Who names itself and then does not answer is waited for,
-/// as one that is stopped.
+/// A process, as its number at the others. One that names itself and then does not answer is
+/// waited for, as one that is stopped.
 fn somebody(script: &Script) -> usize {
     sim::with(|sim| sim.rng.usize(0..script.honest()))
 }

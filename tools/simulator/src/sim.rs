@@ -357,7 +357,7 @@ impl Sim {
         Err(errno)
     }
 
-    /// Who has the next turn.
+    /// The process that has the next turn.
     pub(crate) fn next(&mut self) -> Next {
         loop {
             if self.failure.is_some() {

@@ -21,8 +21,8 @@ pub(super) struct Row {
     pub(super) bytes: u64,
     /// One way, median, in microseconds.
     pub(super) time_us: f64,
-    /// In 10^6 bytes per second, all pairs together.
-    pub(super) mb_per_s: f64,
+    /// In 10^6 bytes per second, all pairs together; loans move none.
+    pub(super) mb_per_s: Option<f64>,
 }
 
 /// The output of `limic info --json`.

@@ -56,8 +56,8 @@ pub(super) fn render(
             bytes.to_string(),
             any.map_or_else(String::new, name),
             number(line.latency.map(|row| row.time_us)),
-            number(line.bandwidth.map(|row| row.mb_per_s)),
-            number(line.pairs.map(|row| row.mb_per_s)),
+            number(line.bandwidth.and_then(|row| row.mb_per_s)),
+            number(line.pairs.and_then(|row| row.mb_per_s)),
         ]);
     }
     for column in [0, 2, 3, 4] {

@@ -4,10 +4,10 @@
 use std::hint::black_box;
 
 use limic::counters::size_class;
-use limic::internals::{Query, Table};
 use limic::{Endpoint, HybridEndpoint, Peer, Result, Scope, ScopedRecv};
 use limic_benches::{Pair, TAG};
 use limic_matching::{Envelope, HeapMatcher, Selector};
+use limic_policy::{Query, Table};
 use limic_shm::ring::shared::Peek;
 use limic_shm::ring::{LineConsumer, LineProducer, Mapped, SharedConsumer, SharedProducer};
 

@@ -10,10 +10,10 @@ mod counted;
 
 use std::ffi::CString;
 
-use limic::internals::{Locality, Query};
 use limic::{Endpoint, Result, Settings};
 use limic_benches::{Pair, TAG};
 use limic_matching::{HeapMatcher, Selector, Source};
+use limic_policy::{Locality, Query};
 use limic_shm::ring::{LineConsumer, LineProducer, SharedConsumer, SharedProducer, heap};
 use limic_shm::ring::{line, shared};
 

@@ -11,9 +11,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use copies::Copies;
-use limic::internals::{Locality, Row};
 use limic::settings::{Settings, Variable};
 use limic::topology::Summary;
+use limic_policy::{Locality, Row};
 use paths::{NetworkState, PathState, Refusals};
 use placement::Placement;
 

@@ -1,9 +1,9 @@
 //! Which paths are on, and for each that is off, why and what to do.
 
 use limic::Settings;
-use limic::internals::{Capabilities, Locality};
 use limic::networks::{Network, NetworkOff, networks};
 use limic::settings::{Path, PathSet};
+use limic_policy::{Capabilities, Locality};
 
 /// Whether a path can be taken on this machine with these settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]

@@ -1,8 +1,8 @@
 //! `limic info --why`: how one message goes, and why.
 
-use limic::internals::{History, Locality, Question, Receiver, ReceiverPace, SendMemory};
 use limic::networks;
 use limic::settings::{ByteSize, LineLatency, Settings};
+use limic_policy::{History, Locality, Question, Receiver, ReceiverPace, SendMemory};
 
 use super::paths::{self, Refusals};
 

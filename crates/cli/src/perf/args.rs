@@ -31,7 +31,7 @@ Examples:
   limic perf bandwidth --paths hybrid,pipeline,cma --sizes 64K,1M --plot paths.svg
   limic perf latency --paths eager,pipeline,cma,kmod,kmod-region,kernel --sizes 1K..1M
   limic perf latency --sleep
-  limic perf skew --c1 1 --c2 10,100 --window 64 --bytes 16K
+  limic perf skew --c1 1 --c2 10,100 --window 64 --bytes 64K
   limic perf pairs -n 8 --reuse on,off --json pairs.json
   limic perf alltoall -n 8 --sizes 1K,16K
   limic perf rate --wqe 5,10,200 --coalesce on,off --sizes 8..1K

@@ -1,7 +1,6 @@
 //! One endpoint for each path that is measured, so that all paths are measured by the same
 //! processes in turn.
 
-use limic::internals::INLINE_CAPACITY;
 use limic::raw::OneSided;
 use limic::settings::{ByteSize, Path, PathSet, Settings, SettingsBuilder, SettingsError};
 use limic::{
@@ -10,6 +9,7 @@ use limic::{
 use limic_measure::control::Control;
 use limic_measure::lanes::VerbsLane;
 use limic_measure::options::Grouping;
+use limic_policy::INLINE_CAPACITY;
 
 use super::args::{Pattern, Wanted};
 

@@ -24,7 +24,7 @@ pub(super) fn compare(rows: &[Row]) -> Vec<String> {
                     lane.name(),
                     row.bytes,
                     row.time_us / base.time_us,
-                    row.mb_per_s / base.mb_per_s,
+                    row.msgs_per_s / base.msgs_per_s,
                 ));
             }
         }

@@ -149,6 +149,10 @@ impl Run<'_> {
             let row = self.row(point);
             self.report.rows.push(row);
         }
+        if self.report.rows.iter().any(|row| row.mb_per_s.is_none()) {
+            let why = "loans have no MB/s: their bytes stay where they are, and the buffer is handed over";
+            self.report.notes.push(why.to_owned());
+        }
         super::crossover::note(&mut self.report);
         let judged = super::lane_notes::judge(&self.report.rows);
         self.report.notes.extend(judged);

@@ -18,7 +18,7 @@ pub(super) fn write(report: &Report, path: &Path) -> Result<(), MeasureError> {
         // The second phase is a few bandwidths, which the table shows.
         Some(skewed) => skewed.c3_us.unwrap_or(0.0),
         None if time => row.time_us,
-        None => row.mb_per_s,
+        None => row.mb_per_s.unwrap_or(0.0),
     };
     let position = |row: &Row| match &row.skew {
         Some(skewed) => skewed.c2_us.max(0.1),

@@ -1,7 +1,7 @@
 //! The rows, and the table that shows them.
 
 use comfy_table::{CellAlignment, Table, presets};
-use limic::settings::ByteSize;
+use limic::settings::{ByteSize, Path};
 use limic_measure::VERSION;
 use limic_measure::lanes::VerbsLane;
 use limic_measure::machine::Machine;
@@ -25,7 +25,8 @@ pub(super) struct Row {
     pub(super) time_us_min: f64,
     pub(super) time_us_max: f64,
     pub(super) spread: f64,
-    pub(super) mb_per_s: f64,
+    /// `None` for loans, which move no bytes.
+    pub(super) mb_per_s: Option<f64>,
     pub(super) msgs_per_s: f64,
     pub(super) rounds: u32,
     /// The time of each round, for what compares rows round by round.
@@ -73,7 +74,7 @@ impl Row {
             time_us_min: spread.least,
             time_us_max: spread.most,
             spread: spread.relative(),
-            mb_per_s: per_second * bytes as f64 / 1e6,
+            mb_per_s: (wanted != Path::Loan.name()).then_some(per_second * bytes as f64 / 1e6),
             msgs_per_s: per_second,
             rounds: 1,
             each_us: Vec::new(),
@@ -85,6 +86,12 @@ impl Row {
             growth: None,
             wake: None,
         }
+    }
+
+    /// In MB/s, as tables show it.
+    pub(super) fn bandwidth(&self) -> String {
+        let bandwidth = self.mb_per_s.map(|rate| format!("{rate:.0}"));
+        bandwidth.unwrap_or_else(|| "-".to_owned())
     }
 }
 
@@ -203,7 +210,7 @@ impl Report {
                 cells.push(verbs.rings.to_string());
             }
             cells.push(significant(row.time_us));
-            cells.push(format!("{:.0}", row.mb_per_s));
+            cells.push(row.bandwidth());
             cells.push(format!("{:.0}", row.msgs_per_s));
             cells.push(format!("{:.0} %", row.spread * 100.0));
             cells.extend(counted.iter().map(|at| row.counted.cell(*at)));

@@ -110,8 +110,8 @@ impl KmodPair {
     }
 
     /// As [`expose`](CopyEngine::expose) of a buffer that is likely to come again: the module may
-    /// keep it pinned when it is revoked, until the process unmaps or protects a page of it. Who
-    /// may reach it, and until when, is the same.
+    /// keep it pinned when it is revoked, until the process unmaps or protects a page of it. The
+    /// processes that may reach it, and until when, are the same.
     ///
     /// # Errors
     /// As [`expose`](CopyEngine::expose).

@@ -115,8 +115,8 @@ impl Cache {
         }
     }
 
-    /// Keeps one, in place of a shorter one or of the one that was used least lately. Who uses that
-    /// still holds it.
+    /// Keeps one, in place of a shorter one or of the one that was used least lately. A user
+    /// of that one still holds it.
     pub(super) fn keep(&mut self, spread: Arc<Spread>, access: Access, watched: Option<Watched>) {
         let key = (spread.start(), access);
         if self.kept.len() >= MOST && !self.kept.contains_key(&key) {

@@ -37,7 +37,7 @@ pub(super) struct Greeting {
     pub(super) to: u64,
     /// That endpoint's secret.
     pub(super) secret: u64,
-    /// Who says it.
+    /// The endpoint that says it.
     pub(super) from: u64,
     /// The secret that the answer has to carry.
     pub(super) answer_secret: u64,

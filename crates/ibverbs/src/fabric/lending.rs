@@ -93,8 +93,8 @@ impl Fabric {
         }
     }
 
-    /// This endpoint is about to sleep: asks the writers of all rings to pause. Who could not be
-    /// asked now, or was passed over, is asked the next time.
+    /// This endpoint is about to sleep: asks the writers of all rings to pause. A writer
+    /// that could not be asked now, or was passed over, is asked the next time.
     pub(super) fn pause_rings(&mut self) {
         let mut at = 0;
         // Sending may fail a connection, whose ring is out of the list then.

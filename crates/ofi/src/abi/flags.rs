@@ -61,7 +61,7 @@ pub(crate) const FI_MR_SCALABLE: i32 = 1 << 1;
 pub(crate) const FI_AV_UNSPEC: u32 = 0;
 pub(crate) const FI_AV_TABLE: u32 = 2;
 
-/// Who makes progress.
+/// Whether the library makes progress by itself.
 pub(crate) const FI_PROGRESS_AUTO: u32 = 1;
 pub(crate) const FI_PROGRESS_MANUAL: u32 = 2;
 

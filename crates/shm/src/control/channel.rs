@@ -97,7 +97,7 @@ impl Drop for Seen {
     }
 }
 
-/// Who is at the other end, as the kernel recorded it: for a channel from
+/// The process at the other end, as the kernel recorded it: for a channel from
 /// [`Listener::accept`](super::Listener::accept) the process that connected, for
 /// one from [`Channel::connect`] the process that listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -336,7 +336,7 @@ impl Channel {
         }
     }
 
-    /// Who is at the other end (SO_PEERCRED).
+    /// The process at the other end (SO_PEERCRED).
     ///
     /// # Errors
     ///

@@ -29,7 +29,8 @@ loom::thread_local! {
     static OWN: usize = WORDS.taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
 }
 
-/// Makes the words. Who finds them later is ordered after this, so it comes before all threads.
+/// Makes the words. A thread that finds them later is ordered after this, so it comes before all of
+/// them.
 pub fn prepare() {
     let _made = &WORDS.taken;
 }

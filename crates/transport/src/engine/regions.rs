@@ -247,7 +247,7 @@ impl Regions {
         Ok(unsafe { region.memory.rebuild() })
     }
 
-    /// A region was taken back, or is given up for now. Who tries it again begins to wait anew.
+    /// A region was taken back, or is given up for now. A caller that tries it again waits anew.
     pub(crate) fn end_revoke(&mut self) {
         self.revoke = None;
     }

@@ -22,7 +22,7 @@ pub struct RawLoan {
 /// [`Loans::take_loan`](crate::raw::Loans::take_loan).
 #[derive(Debug)]
 pub struct RawLoaned {
-    /// Who sent it, tag and length.
+    /// Its sender, tag and length.
     pub status: Status,
     /// First byte. The sender's process can still write there, so never make a reference of it.
     pub start: *const u8,

@@ -88,15 +88,7 @@ pub(in super::super) fn table(rows: &[Row]) -> String {
                     ahead,
                     spread,
                 ],
-                _ => vec![
-                    name,
-                    path,
-                    format!("{:.0}", row.mb_per_s),
-                    ratio,
-                    change,
-                    ahead,
-                    spread,
-                ],
+                _ => vec![name, path, row.bandwidth(), ratio, change, ahead, spread],
             });
         }
         for (index, column) in table.column_iter_mut().enumerate() {

@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use limic::internals::{
+use limic::settings::{ByteSize, Path};
+use limic_policy::{
     INLINE_CAPACITY, Locality, PIPELINE_FRAGMENT, Query, ReceiverPace, Row, RowSource,
     SLOW_RECEIVER_EAGER, Table,
 };
-use limic::settings::{ByteSize, Path};
 
 /// What a path must be better by.
 const MARGIN: f64 = 0.93;

@@ -5,12 +5,12 @@ use std::path::Path as FilePath;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use limic::internals::{INLINE_CAPACITY, Locality, PIPELINE_FRAGMENT, ReceiverPace, Row};
 use limic::settings::{ByteSize, CopyInstructions, LineLatency, Path, Settings, SettingsBuilder};
 use limic::topology::Place;
 use limic_measure::control::Control;
 use limic_measure::numbers::Spread;
 use limic_measure::{MeasureError, ranks};
+use limic_policy::{INLINE_CAPACITY, Locality, PIPELINE_FRAGMENT, ReceiverPace, Row};
 
 use super::super::args::{Pattern, Wanted};
 use super::super::buffers::Buffers;

@@ -1,9 +1,9 @@
 //! A pair of CPUs for each locality of this host.
 
-use limic::internals::Locality;
 use limic::settings::{LineLatency, Settings};
 use limic::topology::{CpuSet, Topology};
 use limic_measure::MeasureError;
+use limic_policy::Locality;
 
 use super::super::floor;
 

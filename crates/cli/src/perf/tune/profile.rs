@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::path::Path as FilePath;
 
-use limic::internals::PIPELINE_FRAGMENT;
 use limic::settings::{ByteSize, CopyInstructions, MachineKey, PROFILE_VERSION, Settings};
 use limic_measure::MeasureError;
 use limic_measure::machine::date;
+use limic_policy::PIPELINE_FRAGMENT;
 
 use super::measure::Findings;
 

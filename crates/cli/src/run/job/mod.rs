@@ -63,7 +63,7 @@ struct Process {
     outputs: [Option<Output>; 2],
 }
 
-/// Who answers what ranks say over PMI.
+/// What answers the ranks over PMI.
 #[derive(Debug)]
 enum Control {
     Server(PmiServer),

@@ -58,8 +58,8 @@ impl Engine {
         self.cx.requests.take_outcome(id)
     }
 
-    /// Who has waited may not call again for long: what waits for an entry of a queue pair, which
-    /// only calls push on, goes now. It may be the record that a peer waits for.
+    /// A caller that has waited may not call again for long: what waits for an entry of a queue
+    /// pair, which only calls push on, goes now. It may be the record that a peer waits for.
     #[inline(always)]
     pub(crate) fn flush_pending(&mut self) {
         if self.cx.fabric.holds_messages() {

@@ -33,7 +33,7 @@ pub(crate) struct Greeting {
     pub(crate) kind: u32,
     /// The secret of the endpoint that is greeted.
     pub(crate) secret: u64,
-    /// Who greets.
+    /// The endpoint that greets.
     pub(crate) address: Address,
     /// The number that the greeted endpoint has at the greeting one.
     pub(crate) number: u32,

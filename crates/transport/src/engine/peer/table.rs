@@ -27,7 +27,7 @@ pub(crate) struct Peers {
     pub(crate) questions: HashMap<u32, Questions>,
     /// One-sided accesses that peers help with.
     pub(crate) accesses: HashMap<u32, Accesses>,
-    /// Who has made the first contact for peers.
+    /// The processes that have made the first contact for peers.
     pub(crate) contacts: Contacts,
     /// This endpoint's own number, if it has been named.
     me: Option<u32>,
