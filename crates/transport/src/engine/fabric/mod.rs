@@ -16,7 +16,6 @@ mod open;
 pub(crate) use channel::FabricChannel;
 pub(crate) use coming::Coming;
 pub(crate) use limic_fabric::Inbox;
-pub(crate) use looks::SELDOM_WHILE_POLLED;
 
 use limic_fabric::{ConnectionFailure, ConnectionId};
 
