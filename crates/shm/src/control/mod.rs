@@ -28,13 +28,15 @@ mod error;
 mod events;
 mod life;
 mod listener;
+mod other_end;
 mod timer;
 
-pub use channel::{Channel, Credentials, MAX_FDS, MAX_MESSAGE, Received, Sent};
+pub use channel::{Channel, MAX_FDS, MAX_MESSAGE, Received, Sent};
 pub use closing::many_wait_to_be_closed;
 pub use doorbell::{Doorbell, DoorbellError, PeerDoorbell};
 pub use error::{ControlError, PidfdError};
 pub use events::{Event, EventSet, Trigger};
 pub use life::{PeerProcess, has_ended};
 pub use listener::{BACKLOG, Listener, abstract_name};
+pub use other_end::Credentials;
 pub use timer::Timer;

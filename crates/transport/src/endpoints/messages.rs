@@ -185,10 +185,8 @@ macro_rules! endpoint {
                 selector: &Selector,
                 into: &[RawSliceMut],
             ) -> Result<Posted> {
-                self.0.engine.enter(move |engine| {
-                    // SAFETY: the caller's promise.
-                    unsafe { receive::post_recv(&mut engine.cx, selector, into, 0) }
-                })
+                // SAFETY: the caller's promise.
+                unsafe { self.post_recv_owned(selector, into, 0) }
             }
             #[inline]
             unsafe fn post_recv_owned(

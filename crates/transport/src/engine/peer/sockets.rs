@@ -15,7 +15,6 @@ use limic_shm::control::{
 };
 use limic_shm::idle::TimeShare;
 use limic_shm::system::Instant;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, geteuid, getrlimit};
 
 use self::visits::{AT_ONCE, PARTS};
@@ -371,7 +370,7 @@ impl Sockets {
     /// Whether a peer has said something that was not read, or its connection has ended.
     pub(crate) fn has_news(&self, peer: u32) -> bool {
         let mut connections = self.iter();
-        connections.any(|connection| connection.peer == Some(peer) && has_something(connection))
+        connections.any(|it| it.peer == Some(peer) && it.channel.has_something())
     }
 
     /// A first contact met no limit of this process, or did; true if that is to be said.
@@ -386,35 +385,12 @@ impl Sockets {
             if connection.peer != Some(peer) {
                 continue;
             }
-            if connection.said_goodbye || has_hung_up(connection) {
+            let pidfd = connection.pidfd.as_ref();
+            if connection.said_goodbye || connection.channel.has_hung_up(pidfd) {
                 return false;
             }
             known = true;
         }
         known
     }
-}
-
-/// Whether a connection has something to read, or has ended.
-fn has_something(connection: &Connection) -> bool {
-    let mut fds = [PollFd::new(
-        &connection.channel,
-        PollFlags::IN | PollFlags::RDHUP,
-    )];
-    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-}
-
-/// Whether the other end of a connection is gone.
-fn has_hung_up(connection: &Connection) -> bool {
-    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-    let pidfd = connection.pidfd.as_ref();
-    let mut fds: Vec<_> = pidfd
-        .map(|fd| PollFd::new(fd, PollFlags::IN))
-        .into_iter()
-        .collect();
-    fds.push(PollFd::new(&connection.channel, PollFlags::RDHUP));
-    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-        && fds
-            .iter()
-            .any(|fd| fd.revents().intersects(gone | PollFlags::IN))
 }
