@@ -30,7 +30,8 @@ use std::os::fd::OwnedFd;
 
 use limic_bootstrap::launcher;
 use limic_copy::{
-    Access, CopyEngine, Group, KmodPair, KmodPeer, LocalSlice, Messages, News, RemoteRange,
+    Access, CallError, CopyEngine, Ended, Group, KmodPair, KmodPeer, LocalSlice, Messages, News,
+    Posted as InModule, RemoteRange,
 };
 use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 use limic_shm::process::Process;
@@ -39,6 +40,7 @@ use rustix::event::epoll;
 use crate::counters::{self, Counters, Recorder, Traffic};
 use crate::engine::matching::deaths::Deaths;
 use crate::engine::request::{OperationKind, Requests, Slot};
+use crate::error::Outcome;
 use crate::settings::Settings;
 use crate::{Address, Error, Result, Selector};
 
@@ -78,6 +80,17 @@ enum Place {
     Module(u32),
     /// In this process: in the backlog, or among the receives that wait for a probe.
     Here,
+}
+
+impl Operation {
+    /// Where it is, unless it is over.
+    fn place(&self) -> Option<Place> {
+        match self {
+            Self::Send(sending) => Some(sending.place),
+            Self::Receive(receiving) => Some(receiving.place),
+            Self::Over => None,
+        }
+    }
 }
 
 struct Sending {
@@ -145,6 +158,15 @@ impl Module {
             None
         }
     }
+}
+
+/// What became of a request that was offered to the module.
+enum Offered {
+    Over(Outcome),
+    /// In this slot of the module.
+    Queued(u32),
+    /// Not now: all slots are in use, or the module has no room for it.
+    Busy,
 }
 
 impl core::fmt::Debug for KernelEngine {
@@ -227,6 +249,27 @@ impl KernelEngine {
         }
         let before = core::mem::replace(&mut module.seen, news);
         self.move_on(before, news)
+    }
+
+    /// Hands a request to the module; `end` makes its outcome if it is over at once. One trap.
+    fn offer(
+        &mut self,
+        call: impl FnOnce(&Messages, u32) -> core::result::Result<InModule, CallError>,
+        end: impl FnOnce(&mut Self, Option<Ended>) -> Outcome,
+    ) -> core::result::Result<Offered, CallError> {
+        let Some(module) = &mut self.module else {
+            return Ok(Offered::Busy);
+        };
+        let Some(slot) = module.take() else {
+            return Ok(Offered::Busy);
+        };
+        let called = call(&module.messages, slot);
+        if called == Ok(InModule::Pending) {
+            return Ok(Offered::Queued(slot));
+        }
+        let ended = module.messages.ended(slot);
+        module.free.push(slot);
+        called.map(|_| Offered::Over(end(self, ended)))
     }
 
     fn move_on(&mut self, before: News, news: News) -> bool {

@@ -14,7 +14,7 @@ use limic_shm::bytes::Parts;
 use super::KernelEngine;
 use super::region_directory::{DirectoryEntry, WORDS};
 use crate::raw::{Access, RawSliceMut, RegionId, part};
-use crate::{Address, Error, Result};
+use crate::{Address, Error, PeerFailure, Result};
 
 /// Regions of one endpoint, at most.
 pub(super) const MOST: usize = 512;
@@ -98,11 +98,7 @@ impl KernelEngine {
         origin: u64,
     ) -> Result<(RegionId, u64)> {
         let Some(module) = &self.module else {
-            let peer = self.myself();
-            return Err(Error::PeerFailed {
-                peer,
-                why: crate::error::PeerFailure::Closed,
-            });
+            return Err(PeerFailure::Closed.of(self.myself()));
         };
         let Some(entry) = self.regions.free.pop() else {
             return Err(Error::NoMemory(format!(

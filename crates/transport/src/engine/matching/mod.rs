@@ -129,6 +129,6 @@ impl Matching {
                 (None, None) => return Ok(()),
             },
         };
-        Err(Error::PeerFailed { peer, why })
+        Err(why.of(peer))
     }
 }

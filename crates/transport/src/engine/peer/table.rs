@@ -160,10 +160,7 @@ impl Peers {
         let peer = self.known(number)?;
         match peer.failure() {
             None => Ok(peer),
-            Some(why) => Err(Error::PeerFailed {
-                peer: Peer(number),
-                why: why.clone(),
-            }),
+            Some(why) => Err(why.clone().of(Peer(number))),
         }
     }
 

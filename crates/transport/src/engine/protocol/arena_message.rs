@@ -229,10 +229,7 @@ fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
         return error;
     }
     cx.peers.violated(from, OUTSIDE);
-    Error::PeerFailed {
-        peer: Peer(from),
-        why: crate::PeerFailure::Corrupt(OUTSIDE.into()),
-    }
+    crate::PeerFailure::Corrupt(OUTSIDE.into()).of(Peer(from))
 }
 
 /// Why a message cannot be had, if that is for something that this process lacks.

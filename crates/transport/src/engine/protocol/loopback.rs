@@ -74,10 +74,7 @@ pub(crate) fn lose(cx: &mut Cx, slot: Slot) {
     let store = cx.matching.store();
     let of_it =
         |kept: &UnexpectedMessage| matches!(kept.body, UnexpectedBody::Loopback(it) if it == id);
-    let error = Error::PeerFailed {
-        peer: Peer(me),
-        why,
-    };
+    let error = why.of(Peer(me));
     for token in store.find(true, of_it) {
         unexpected::lose(cx, token, error.clone());
     }

@@ -75,8 +75,7 @@ fn receive_unkept(
         if let Some(why) = cx.peers.get(from).and_then(|peer| peer.failure().cloned()) {
             // Claimed before its sender went, and the bytes went with it.
             budget::count_taken(cx, from, kept_bytes(&body));
-            let peer = Peer(from);
-            return Posted::Done(Err(Error::PeerFailed { peer, why }));
+            return Posted::Done(Err(why.of(Peer(from))));
         }
     }
     match body {

@@ -33,10 +33,7 @@ fn a_closed_endpoint_exposes_nothing() {
     let mut engine = open(0);
     let (before, _) = engine.expose(vec![1; 8]).expect("a region");
     engine.close();
-    let refused = Error::PeerFailed {
-        peer: engine.myself(),
-        why: PeerFailure::Closed,
-    };
+    let refused = PeerFailure::Closed.of(engine.myself());
     assert_eq!(engine.expose(vec![2; 8]), Err(refused));
     assert_eq!(engine.revoke(before), Err(Error::UnknownRequest));
 }
@@ -64,10 +61,7 @@ fn a_claimed_message_to_itself_is_lost_with_its_endpoint() {
     let claimed = engine.claim(&Selector::any()).expect("a message");
     let (_, claim) = claimed.expect("a message");
     engine.close();
-    let lost = Error::PeerFailed {
-        peer: me,
-        why: PeerFailure::Closed,
-    };
+    let lost = PeerFailure::Closed.of(me);
     assert_eq!(engine.test(send), Some(Err(lost.clone())));
     // SAFETY: there are no slices.
     let received = unsafe { receive::post_claimed(&mut engine.cx, claim, &[]) };
