@@ -104,6 +104,7 @@ pub(crate) fn attach(cx: &mut Cx, peer: u32, index: u32, greeting: &Greeting, ma
     locality::update_routes(cx, peer);
     let process = cx.sockets.pid_of(index);
     cx.peers
+        .neighbours
         .runs_on(process, CpuSet::allowed_to(process).as_ref());
     spins::update_spins(cx);
     if cx.identity.place.has_moved() {

@@ -17,7 +17,7 @@ use crate::error::PeerFailure;
 /// Makes the first contact with the peers that messages wait for.
 #[cold]
 pub(crate) fn contact_peers(cx: &mut Cx) {
-    for to in core::mem::take(&mut cx.peers.to_contact) {
+    for to in cx.peers.take_to_contact() {
         if !answer_pending(cx, to) {
             start(cx, to);
         }
@@ -110,7 +110,7 @@ fn begin_again(cx: &mut Cx, to: u32) {
     if let PeerState::Unmet { connecting } = &mut peer.state {
         *connecting = false;
     }
-    look_again(cx, to);
+    cx.peers.contact_later(to);
 }
 
 /// Keeps a greeting that cannot be answered, or taken in, now.
@@ -118,15 +118,8 @@ pub(crate) fn keep_greeting(cx: &mut Cx, index: u32, peer: u32, pending: Pending
     if let Some(connection) = cx.sockets.get_mut(index) {
         connection.pending = Some(Box::new(pending));
     }
-    look_again(cx, peer);
+    cx.peers.contact_later(peer);
     say_short(cx, peer, why);
-}
-
-/// Progress looks after the first contact with a peer.
-fn look_again(cx: &mut Cx, peer: u32) {
-    if !cx.peers.to_contact.contains(&peer) {
-        cx.peers.to_contact.push(peer);
-    }
 }
 
 /// Says once that this process is short of something that a first contact needs.
@@ -220,7 +213,7 @@ pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
     if let Some(begun) = begun {
         cx.sockets.end_visit(begun);
     }
-    if !cx.peers.to_contact.is_empty() {
+    if cx.peers.has_to_contact() {
         contact_peers(cx);
     }
     failure::release_ended(cx);

@@ -36,12 +36,10 @@ pub(crate) fn probe_latency_if_due(cx: &mut Cx, from: u32) {
 /// anything: it is there at once, or not at all.
 #[cold]
 pub(crate) fn probe_next_peer(cx: &mut Cx) {
-    let peers = cx.peers.len();
-    if peers == 0 || cx.settings.line_latency() != LineLatency::Measured {
+    if cx.settings.line_latency() != LineLatency::Measured {
         return;
     }
-    let number = cx.peers.next_probed % peers;
-    cx.peers.next_probed = number + 1;
+    let number = cx.peers.next_to_probe();
     let Some(peer) = cx.peers.get(number) else {
         return;
     };

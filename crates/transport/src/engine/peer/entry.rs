@@ -73,7 +73,7 @@ pub(crate) struct PeerEntry {
     /// there are some, it stands in `Transfers::asked_by`.
     pub(crate) asked: VecDeque<Slot>,
     /// The peer stands in the list of peers with a backlog.
-    pub(crate) listed: bool,
+    pub(super) listed: bool,
     /// Records that came through the shared ring; decides who gets a private one.
     pub(crate) shared_records: u32,
     /// The private ring, in this endpoint's segment, that the peer was given.
@@ -90,6 +90,24 @@ pub(crate) struct PeerEntry {
 }
 
 impl PeerEntry {
+    /// A peer that has sent nothing, and for which nothing waits.
+    pub(super) fn new(address: Address, state: PeerState, counts: Row) -> Self {
+        Self {
+            address,
+            state,
+            backlog: VecDeque::new(),
+            answers: 0,
+            asked: VecDeque::new(),
+            listed: false,
+            shared_records: 0,
+            ring: None,
+            has_switched: false,
+            has_returned: false,
+            served: 0,
+            counts,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn pair(&self) -> Option<&ShmPair> {
         match &self.state {

@@ -51,7 +51,7 @@ impl Inquiry {
 
     /// Asks the peer when it has taken too long. True once the peer has said that it is not so.
     pub(crate) fn is_refuted(&mut self, peers: &mut Peers, sockets: &Sockets, peer: u32) -> bool {
-        let questions = peers.questions.get(&peer).copied().unwrap_or_default();
+        let questions = peers.questions(peer);
         // Numbers wrap: those that are not answered yet are few.
         let is_answered = |first| questions.answered.wrapping_sub(first) < u32::MAX / 2;
         if self.asked.is_some_and(is_answered) {

@@ -20,7 +20,7 @@ pub(crate) const BLOCKED: Duration = Duration::from_millis(1);
 /// Whether something waits for others' credit.
 #[inline(always)]
 pub(crate) fn has_work(cx: &Cx) -> bool {
-    !(cx.peers.backlogged.is_empty() & cx.transfers.is_empty() & cx.peers.to_contact.is_empty())
+    cx.peers.has_waiting() | !cx.transfers.is_empty()
 }
 
 /// Whether progress has more to do than to look at the rings.
@@ -37,17 +37,9 @@ pub(crate) fn has_slow_work(cx: &Cx) -> bool {
 pub(crate) fn push(cx: &mut Cx) -> bool {
     let mut moved = false;
     let mut at = 0;
-    while let Some(peer) = cx.peers.backlogged.get(at).copied() {
+    while let Some(peer) = cx.peers.backlogged(at) {
         moved |= send::flush(cx, peer);
-        match cx.peers.get(peer) {
-            Some(entry) if !entry.backlog.is_empty() => at += 1,
-            entry => {
-                if let Some(entry) = entry {
-                    entry.listed = false;
-                }
-                cx.peers.backlogged.swap_remove(at);
-            }
-        }
+        at += usize::from(!cx.peers.unlist(at));
     }
     moved |= fragments::push_asked(cx);
     moved |= single_copy::push_copies(cx);

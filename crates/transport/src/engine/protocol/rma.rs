@@ -127,7 +127,7 @@ pub(crate) fn access_is_over(cx: &mut Cx, owner: u32) {
         return;
     };
     match accesses.waiting.pop_front() {
-        Some(next) => outbox::enqueue(cx, owner, next),
+        Some(next) => cx.peers.enqueue(owner, next),
         None => accesses.asked = accesses.asked.saturating_sub(1),
     }
 }

@@ -74,7 +74,7 @@ pub(crate) unsafe fn post(
 
 /// Puts something behind what waits for a peer already, and pushes what can be pushed.
 pub(crate) fn queue(cx: &mut Cx, to: u32, entry: BacklogEntry) {
-    outbox::enqueue(cx, to, entry);
+    cx.peers.enqueue(to, entry);
     flush(cx, to);
 }
 

@@ -62,8 +62,7 @@ fn a_claim_that_a_peer_makes_after_it_denied_another_one_is_waited_for() {
     // It denies the first one; meanwhile it is preempted behind its next claim.
     let held = claims.reserve(0).expect("room");
     until(&mut [&mut receiver, &mut sender], |engines| {
-        let questions = engines[0].cx.peers.questions.get(&of_sender);
-        questions.is_some_and(|questions| questions.answered > 0)
+        engines[0].cx.peers.questions(of_sender).answered > 0
     });
     turns(10, &mut [&mut receiver]);
     held.publish(frame::EAGER, 6);
