@@ -150,7 +150,8 @@ impl Engine {
         self.ensure_own();
         // As an ordinary message it might wait for its receive, for ever if both sides begin with a
         // loan.
-        if self.cx.peers.pair(to).is_none() {
+        let met = self.cx.peers.find(to).and_then(|peer| peer.pair());
+        if met.is_none() {
             if let Err(error) = self.attach_blocking(to) {
                 self.cx.arenas.give_back(loan.id);
                 return Err(error);

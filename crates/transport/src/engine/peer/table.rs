@@ -107,12 +107,22 @@ impl Peers {
         self.by_id.contains_key(&address.id)
     }
 
+    /// The peer of a number that came out of this table.
     #[inline]
+    #[track_caller]
     pub(crate) fn get(&mut self, number: u32) -> Option<&mut PeerEntry> {
+        let entry = self.find(number);
+        debug_assert!(entry.is_some(), "peer {number} is known");
+        entry
+    }
+
+    /// The peer of any number: callers and peers make up some.
+    #[inline]
+    pub(crate) fn find(&mut self, number: u32) -> Option<&mut PeerEntry> {
         self.entries.get_mut(number as usize)
     }
 
-    /// Like [`get`](Self::get), with the error that a caller of the interface sees.
+    /// Like [`find`](Self::find), with the error that a caller of the interface sees.
     #[inline]
     pub(crate) fn known(&mut self, number: u32) -> Result<&mut PeerEntry> {
         let known = self.len();
@@ -356,14 +366,6 @@ impl Peers {
             .iter()
             .enumerate()
             .map(|(number, entry)| (number as u32, entry))
-    }
-
-    /// The peers that share memory with this endpoint and fit a condition, for the counters.
-    pub(crate) fn pairs_where(&self, fits: impl Fn(&ShmPair) -> bool) -> Vec<Peer> {
-        self.iter()
-            .filter(|(_, peer)| peer.pair().is_some_and(&fits))
-            .map(|(number, _)| Peer(number))
-            .collect()
     }
 }
 

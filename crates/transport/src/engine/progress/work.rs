@@ -8,6 +8,7 @@ use crate::Peer;
 use crate::counters::{Counters, Traffic};
 use crate::engine::control::autotune;
 use crate::engine::cx::Cx;
+use crate::engine::peer::pair::Pace;
 use crate::engine::protocol::{fragments, loans, send, single_copy};
 use crate::engine::request::SendStage;
 
@@ -82,15 +83,16 @@ pub(crate) fn counters(cx: &Cx) -> Counters {
             .map(|(number, peer)| (Peer(number), pick(peer.counts.traffic())))
             .collect()
     };
+    let pairs = |fits: fn(&Pace) -> bool| {
+        let pairs = cx.peers.iter();
+        let fits = pairs.filter(|(_, peer)| peer.pair().is_some_and(|pair| fits(&pair.pace)));
+        fits.map(|(number, _)| Peer(number)).collect()
+    };
     Counters {
         sent: peers(|(sent, _)| sent),
         received: peers(|(_, received)| received),
-        lagging: cx
-            .peers
-            .pairs_where(|pair| pair.pace.peer == ReceiverPace::Slow),
-        behind: cx
-            .peers
-            .pairs_where(|pair| pair.pace.own.pace() == ReceiverPace::Slow),
+        lagging: pairs(|pace| pace.peer == ReceiverPace::Slow),
+        behind: pairs(|pace| pace.own.pace() == ReceiverPace::Slow),
         tuned: autotune::tuned(cx),
         ..cx.counters.page().counters
     }

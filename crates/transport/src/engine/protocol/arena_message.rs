@@ -56,6 +56,7 @@ pub(crate) fn on_arena(
     };
     let taken = core::mem::replace(cx.requests.get(slot), Operation::Over);
     let Operation::Receive(receiving) = taken else {
+        debug_assert!(false, "what was matched is a receive");
         return Ok(());
     };
     match message.send_ahead {

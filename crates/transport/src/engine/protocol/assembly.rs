@@ -70,7 +70,7 @@ pub(crate) fn destination(
                 pace::count_posted(cx, from);
             }
             let id = cx.requests.id(slot);
-            if let Some(receiving) = cx.requests.receiving(slot) {
+            if let Some(receiving) = cx.requests.matched(slot) {
                 let incoming = Incoming {
                     path,
                     ..Incoming::new(envelope, len, receiving.into.len())
@@ -176,7 +176,7 @@ fn store_fragment(
 
 /// All bytes of a receive have come in fragments.
 pub(crate) fn assembled(cx: &mut Cx, slot: Slot) {
-    let Some(receiving) = cx.requests.receiving(slot) else {
+    let Some(receiving) = cx.requests.matched(slot) else {
         return;
     };
     match receiving.stage {
@@ -189,7 +189,7 @@ pub(crate) fn assembled(cx: &mut Cx, slot: Slot) {
             rma::access_is_over(cx, from);
             cx.requests.complete(slot, sent(from, 0, got));
         }
-        _ => {}
+        _ => debug_assert!(false, "bytes come for a receive that takes parts"),
     }
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn receive_remaining(
         Some(PeerState::Up(Channel::Fabric(link))) => {
             cx.fabric.set_coming(*link, Coming::Eager { to, len });
         }
-        _ => {}
+        _ => debug_assert!(false, "a message comes from a peer that is up"),
     }
     slot
 }

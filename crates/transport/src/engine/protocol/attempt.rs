@@ -106,7 +106,7 @@ pub(crate) enum Short {
 #[inline(always)]
 pub(crate) unsafe fn short(cx: &mut Cx, to: u32, tag: u64, data: RawSlice) -> Short {
     let len = data.len as u64;
-    let Some(peer) = cx.peers.get(to) else {
+    let Some(peer) = cx.peers.find(to) else {
         return Short::No;
     };
     let (true, PeerState::Up(Channel::Shm(pair))) = (peer.backlog.is_empty(), &mut peer.state)
@@ -137,7 +137,7 @@ pub(crate) unsafe fn short(cx: &mut Cx, to: u32, tag: u64, data: RawSlice) -> Sh
 #[inline(always)]
 pub(crate) unsafe fn attempt(cx: &mut Cx, message: &Message<'_>, turn: Turn) -> Attempt {
     let Message { to, data, len, .. } = *message;
-    let Some(peer) = cx.peers.get(to) else {
+    let Some(peer) = cx.peers.find(to) else {
         return Attempt::Waits;
     };
     let waits = !peer.backlog.is_empty() && matches!(turn, Turn::Whole | Turn::Refused);

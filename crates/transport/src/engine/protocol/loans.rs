@@ -65,7 +65,7 @@ fn post_bytes_of_loan(cx: &mut Cx, to: u32, tag: u64, loan: RawLoan, len: usize)
 /// none. False: that peer takes no loans now, no flag is left, or no room in the ring.
 #[inline(always)]
 fn push_loan(cx: &mut Cx, to: u32, tag: u64, slot: &mut u32, len: u64) -> bool {
-    let Some(peer) = cx.peers.get(to) else {
+    let Some(peer) = cx.peers.find(to) else {
         return false;
     };
     let (true, PeerState::Up(Channel::Shm(pair))) = (peer.backlog.is_empty(), &mut peer.state)

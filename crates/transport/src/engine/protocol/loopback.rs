@@ -83,7 +83,7 @@ pub(crate) fn lose(cx: &mut Cx, slot: Slot) {
 
 /// Copies a message into its posted receive.
 fn deliver(cx: &mut Cx, slot: Slot, envelope: Envelope, sending: &Sending) {
-    let Some(receiving) = cx.requests.receiving(slot) else {
+    let Some(receiving) = cx.requests.matched(slot) else {
         return;
     };
     let (len, room) = (sending.data.len(), receiving.into.len());
