@@ -214,8 +214,8 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
             EAGER_STAGED => Self::EagerStaged(envelope, staged(&body)?),
             EAGER_FRAGMENTED => {
                 let [word] = read(&body)?;
-                let (len, stalled) = fragmented_from(word);
-                Self::EagerFragmented(envelope, len, stalled)
+                let (len, waited) = fragmented_from(word);
+                Self::EagerFragmented(envelope, len, waited)
             }
             READY_TO_SEND => Self::ReadyToSend(envelope, Offer::decode(read(&body)?)),
             ARENA => Self::Arena(envelope, arena(&body)?),
@@ -260,20 +260,20 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
     }
 }
 
-/// The length word of [`EAGER_FRAGMENTED`]. `stalled`: the sender had to wait with the message
+/// The length word of [`EAGER_FRAGMENTED`]. `waited`: the sender had to wait with the message
 /// before.
 #[inline(always)]
 #[must_use]
-pub fn fragmented(len: u64, stalled: bool) -> u64 {
-    flagged(stalled.into(), len)
+pub fn fragmented(len: u64, waited: bool) -> u64 {
+    flagged(waited.into(), len)
 }
 
 /// What such a word says: the length, and whether the sender had to wait.
 #[inline(always)]
 #[must_use]
 pub fn fragmented_from(word: u64) -> (u64, bool) {
-    let (stalled, len) = unflagged(word);
-    (len, stalled != 0)
+    let (waited, len) = unflagged(word);
+    (len, waited != 0)
 }
 
 /// Where the bytes of a message lie: the words of [`EAGER_STAGED`].

@@ -7,12 +7,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::{Channel, ControlError, PidfdError};
+use super::{ControlError, PidfdError, Socket};
 use crate::system;
 
-/// Who is at the other end, as the kernel recorded it: for a channel from
+/// Who is at the other end, as the kernel recorded it: for a connection from
 /// [`Listener::accept`](super::Listener::accept) the process that connected, for
-/// one from [`Channel::connect`] the process that listens.
+/// one from [`Socket::connect`] the process that listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credentials {
     /// Process id as this process sees it; 0 if it is in a pid namespace that
@@ -24,7 +24,7 @@ pub struct Credentials {
     pub gid: u32,
 }
 
-impl Channel {
+impl Socket {
     /// Who is at the other end (SO_PEERCRED).
     ///
     /// # Errors
@@ -34,14 +34,14 @@ impl Channel {
         let mut ucred = MaybeUninit::<libc::ucred>::zeroed();
         let len = peer_option(&self.fd, libc::SO_PEERCRED, &mut ucred).map_err(|errno| {
             ControlError::System {
-                step: "SO_PEERCRED of a channel",
+                step: "SO_PEERCRED of a connection",
                 errno,
             }
         })?;
         if len != size_of::<libc::ucred>() {
             let errno = Errno::INVAL;
             return Err(ControlError::System {
-                step: "SO_PEERCRED of a channel",
+                step: "SO_PEERCRED of a connection",
                 errno,
             });
         }
@@ -64,7 +64,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// [`PidfdError`] with the reason; the end of the channel then has to do.
+    /// [`PidfdError`] with the reason; the end of the connection then has to do.
     pub fn pidfd(&self) -> Result<OwnedFd, PidfdError> {
         if let Some(simulated) = system::pidfd(self.as_fd()) {
             return simulated;

@@ -168,8 +168,8 @@ impl Engine {
         self.poll();
         match loans::take_or_fetch(&mut self.cx, selector)? {
             None => Ok(None),
-            Some(loans::Taken::InPlace(loaned)) => Ok(Some(loaned)),
-            Some(loans::Taken::Fetched(posted, buffer)) => {
+            Some(loans::Received::InPlace(loaned)) => Ok(Some(loaned)),
+            Some(loans::Received::Fetched(posted, buffer)) => {
                 let status = match posted {
                     Posted::Done(outcome) => outcome?,
                     Posted::Pending(id) => self.wait(id)?,

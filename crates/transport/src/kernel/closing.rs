@@ -63,7 +63,7 @@ impl KernelEngine {
         self.module = None;
         self.queue.backlog.clear();
         self.queue.waiting.clear();
-        self.taken.clear();
+        self.claims.clear();
         for slot in self.requests.slots() {
             let operation = self.requests.get(slot);
             if !matches!(operation, Operation::Over) {

@@ -12,6 +12,7 @@
 //! access, `loans`, `waiting`, `closing`. There is no shared segment and no socket: all that two
 //! endpoints have in common is the module.
 
+mod claims;
 mod closing;
 mod completion;
 mod endpoint;
@@ -23,7 +24,6 @@ mod receive;
 mod region_directory;
 mod regions;
 mod send;
-mod taken;
 mod waiting;
 
 use std::os::fd::OwnedFd;
@@ -44,12 +44,12 @@ use crate::error::Outcome;
 use crate::settings::Settings;
 use crate::{Address, Error, Result, Selector};
 
+use claims::Claims;
 pub use endpoint::KernelEndpoint;
 use loans::Loans;
 use peers::Peers;
 use queue::Queue;
 use regions::Regions;
-use taken::Taken;
 
 /// Requests in the module at a time. Further ones wait in this process.
 const SLOTS: u32 = 1024;
@@ -123,7 +123,7 @@ pub(crate) struct KernelEngine {
     peers: Peers,
     requests: Requests<Operation>,
     queue: Queue,
-    taken: Taken,
+    claims: Claims,
     deaths: Deaths,
     regions: Regions,
     loans: Loans,
@@ -216,7 +216,7 @@ impl KernelEngine {
             peers,
             requests: Requests::new(),
             queue: Queue::default(),
-            taken: Taken::default(),
+            claims: Claims::default(),
             deaths: Deaths::default(),
             regions,
             loans: Loans::new(settings.loan_bytes()),
@@ -280,7 +280,7 @@ impl KernelEngine {
         if self.queue.look || news.arrivals != before.arrivals {
             self.queue.look = false;
             moved |= self.serve();
-            self.put_aside();
+            self.keep_reserved();
         }
         if news.departures != before.departures {
             moved |= self.look_who_left();

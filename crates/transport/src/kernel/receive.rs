@@ -38,7 +38,7 @@ impl KernelEngine {
         into: &[RawSliceMut],
     ) -> Result<Posted> {
         let wanted = self.wanted(selector)?;
-        self.put_aside();
+        self.keep_reserved();
         // SAFETY: the caller's promise is the buffer's invariant.
         let into = unsafe { ReceiveBuffer::new(into) };
         let behind = self.waits_before(selector, self.queue.waiting.len());
@@ -170,7 +170,7 @@ impl KernelEngine {
     fn see(&mut self, selector: &Selector, take: bool) -> Result<Option<Found>> {
         let wanted = self.wanted(selector)?;
         self.poll();
-        self.put_aside();
+        self.keep_reserved();
         loop {
             let Some(found) = self.look_for(wanted, false)? else {
                 if selector.source.is_none() {
@@ -209,7 +209,7 @@ impl KernelEngine {
     /// The oldest message that fits, taken out of matching.
     pub(super) fn claim(&mut self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
         let found = self.see(selector, true)?;
-        Ok(found.map(|found| (self.status(&found), self.taken.claimed(&found))))
+        Ok(found.map(|found| (self.status(&found), self.claims.claimed(&found))))
     }
 
     /// Receives a claimed message.
@@ -221,7 +221,7 @@ impl KernelEngine {
         claim: ClaimId,
         into: &[RawSliceMut],
     ) -> Result<Posted> {
-        let found = self.taken.take(claim).ok_or(Error::UnknownRequest)?;
+        let found = self.claims.take(claim).ok_or(Error::UnknownRequest)?;
         // SAFETY: the caller's promise is the buffer's invariant.
         let into = unsafe { ReceiveBuffer::new(into) };
         Ok(Posted::Done(self.fetch(found, &into)))
@@ -259,13 +259,13 @@ impl KernelEngine {
 
     /// Keeps messages with this tag out of matching.
     pub(super) fn reserve_tags(&mut self, tag: u64, mask: u64) {
-        self.taken.put_aside(tag, mask);
+        self.claims.reserve(tag, mask);
         self.queue.look = true;
     }
 
     /// Takes what is to be kept out of matching out of it. A trap for each, and one more.
-    pub(super) fn put_aside(&mut self) {
-        let Some((tag, mask)) = self.taken.aside() else {
+    pub(super) fn keep_reserved(&mut self) {
+        let Some((tag, mask)) = self.claims.reserved() else {
             return;
         };
         let wanted = Wanted {
@@ -275,14 +275,14 @@ impl KernelEngine {
         };
         while let Ok(Some(found)) = self.look_for(wanted, true) {
             let status = self.status(&found);
-            let claim = self.taken.claimed(&found);
-            self.taken.keep(status, claim);
+            let claim = self.claims.claimed(&found);
+            self.claims.keep(status, claim);
         }
     }
 
     /// The oldest message that was kept out of matching.
     pub(super) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
-        self.taken.next_kept()
+        self.claims.next_kept()
     }
 }
 

@@ -20,9 +20,9 @@ const PEEKS: u32 = 256;
 /// The length of a message that begins with this record, if its fragments may go straight into the
 /// buffer.
 pub(crate) fn eager_length(record: &impl Source, into: &ReceiveBuffer) -> Option<u64> {
-    let (len, stalled) = frame::fragmented_from(word_at(record, 0));
+    let (len, waited) = frame::fragmented_from(word_at(record, 0));
     let fits = (1..=LONGEST_RECYCLED.min(into.len())).contains(&len);
-    (fits && !stalled).then_some(len)
+    (fits && !waited).then_some(len)
 }
 
 /// Takes the fragments of a message that has begun, as long as they come one behind the other.

@@ -62,7 +62,7 @@ fn probe_latency(cx: &mut Cx, from: u32, wait_ns: u64) {
     let Some(pair) = peer.pair_mut() else { return };
     if !possible
         || waits
-        || pair.nearness.place.is_none()
+        || pair.conditions.place.is_none()
         || pair.latency.word().is_some()
         || !pair.latency.estimator.is_due(now_ns())
     {
@@ -132,12 +132,12 @@ fn latency_measured(cx: &mut Cx, peer: u32, ns: Option<u32>) {
         return;
     }
     let (ns, distance) = (pair.latency.ns(), pair.latency.distance());
-    let before = pair.nearness.locality;
+    let before = pair.conditions.locality;
     locality::update_routes(cx, peer);
     let now = cx
         .peers
         .pair(peer)
-        .map_or(before, |pair| pair.nearness.locality);
+        .map_or(before, |pair| pair.conditions.locality);
     tracing::debug!("{}: a cache line takes {ns} ns", Peer(peer));
     if now != before {
         let like = match distance {

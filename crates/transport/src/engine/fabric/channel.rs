@@ -172,8 +172,11 @@ impl FabricChannel {
     }
 
     /// The longest sleep that the networks allow.
-    pub(crate) fn patience(&self) -> Option<Duration> {
-        let waits = self.fabrics.iter().filter_map(|fabric| fabric.patience());
+    pub(crate) fn longest_sleep(&self) -> Option<Duration> {
+        let waits = self
+            .fabrics
+            .iter()
+            .filter_map(|fabric| fabric.longest_sleep());
         waits.min()
     }
 
@@ -264,10 +267,10 @@ impl FabricChannel {
                     None => Happened::Nothing,
                 }
             }
-            FabricEvent::Rest { connection, left } => {
+            FabricEvent::More { connection, left } => {
                 let link = Link { fabric, connection };
                 match self.peers.get(&link) {
-                    Some(from) => Happened::Rest(*from, link, left as u64),
+                    Some(from) => Happened::More(*from, link, left as u64),
                     None => {
                         self.disconnect(link);
                         Happened::Nothing

@@ -46,7 +46,7 @@ impl FabricChannel {
 
     /// The sockets have their turn, and with them the deadlines of networks that are left alone.
     pub(crate) fn look_at_deadlines(&mut self) {
-        if !self.is_active() && self.patience().is_some() {
+        if !self.is_active() && self.longest_sleep().is_some() {
             self.notice();
         }
     }
@@ -54,7 +54,7 @@ impl FabricChannel {
     /// Nothing more was found. Without peers the networks are left alone until they give notice,
     /// whoever calls there and says nothing: true if they were asked for that just now, so that one
     /// more look is due.
-    pub(crate) fn rest(&mut self) -> bool {
+    pub(crate) fn leave_alone(&mut self) -> bool {
         if !self.is_active() || self.has_peers() {
             return false;
         }

@@ -155,14 +155,14 @@ impl PeerEntry {
 /// Questions that a peer was asked, and up to which one it has answered (`peer::inquiry`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Questions {
-    pub(crate) asked: u32,
+    pub(crate) last: u32,
     pub(crate) answered: u32,
 }
 
 impl Default for Questions {
     fn default() -> Self {
         Self {
-            asked: FIRST_GENERATION - 1,
+            last: FIRST_GENERATION - 1,
             answered: FIRST_GENERATION - 1,
         }
     }
@@ -172,7 +172,7 @@ impl Default for Questions {
 #[derive(Default)]
 pub(crate) struct Accesses {
     /// It was asked, and they are not over.
-    pub(crate) asked: u16,
+    pub(crate) under_way: u16,
     /// It is to be asked when fewer are under way.
     pub(crate) waiting: VecDeque<BacklogEntry>,
 }

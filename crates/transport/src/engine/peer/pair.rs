@@ -40,19 +40,19 @@ pub(crate) struct ShmPair {
     pub(crate) regions: PeerRegions,
     pub(crate) splits: PeerSplits<ReadOnly>,
     pub(crate) routes: Routes,
-    pub(crate) nearness: Nearness,
+    pub(crate) conditions: Conditions,
     pub(crate) pace: Pace,
     /// The eager message from the peer that is coming in fragments.
     pub(crate) assembly: Option<EagerAssembly>,
     /// The last message to the peer in fragments had to wait for room.
-    pub(crate) stalled: bool,
+    pub(crate) waited: bool,
     /// What was measured of long messages from the peer; made at the first one.
     pub(crate) autotuner: Option<Box<Autotuner>>,
     pub(crate) latency: LatencyProbe,
 }
 
 /// Where the two ends run, and what they can do: routes follow from it.
-pub(crate) struct Nearness {
+pub(crate) struct Conditions {
     /// Where the peer runs; `None` in this process.
     pub(crate) place: Option<Place>,
     pub(crate) locality: Locality,
@@ -131,7 +131,7 @@ impl ShmPair {
             ),
             segment,
             routes: Routes::default(),
-            nearness: Nearness {
+            conditions: Conditions {
                 place,
                 locality: Locality::SameProcess,
                 capabilities,
@@ -141,7 +141,7 @@ impl ShmPair {
                 own: SlowReceiver::default(),
             },
             assembly: None,
-            stalled: false,
+            waited: false,
             autotuner: None,
             latency: LatencyProbe::default(),
         }
@@ -156,7 +156,7 @@ impl ShmPair {
     /// Whether the peer reads what this endpoint writes from far away.
     #[inline(always)]
     pub(crate) fn is_far(&self) -> bool {
-        self.nearness.locality >= Locality::SamePackage
+        self.conditions.locality >= Locality::SamePackage
     }
 }
 

@@ -68,9 +68,9 @@ pub(crate) fn longest_sleep(cx: &Cx) -> Option<Duration> {
     let blocked = has_work(cx)
         || cx.regions.has_revoked()
         || cx.quarantine.writer().is_some()
-        || cx.sockets.is_deaf();
+        || cx.sockets.is_silenced();
     let blocked = blocked.then_some(BLOCKED);
-    let waits = [blocked, cx.sockets.paused_for(), cx.fabric.patience()];
+    let waits = [blocked, cx.sockets.paused_for(), cx.fabric.longest_sleep()];
     waits.into_iter().flatten().min()
 }
 

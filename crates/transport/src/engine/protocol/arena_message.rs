@@ -215,7 +215,7 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
         return false;
     };
     let message = greeting::arena(number, bytes as u64);
-    let done = matches!(connection.channel.send(&message, &[fd]), Ok(Sent::Done));
+    let done = matches!(connection.socket.send(&message, &[fd]), Ok(Sent::Done));
     if let (true, Some(pair)) = (done, cx.peers.pair(to)) {
         pair.arenas.mark_sent(number);
     }

@@ -22,7 +22,7 @@ use crate::engine::request::{
 };
 use crate::raw::{Posted, RequestId};
 
-/// An eager message begins. `stalled`: its sender had to wait with the message before.
+/// An eager message begins. `waited`: its sender had to wait with the message before.
 ///
 /// # Errors
 /// It begins within another one, or is too long.
@@ -30,7 +30,7 @@ pub(crate) fn on_eager_fragmented(
     cx: &mut Cx,
     envelope: Envelope,
     len: u64,
-    stalled: bool,
+    waited: bool,
 ) -> Result<(), Violation> {
     let from = envelope.from;
     let Some(pair) = cx.peers.pair(from) else {
@@ -39,7 +39,7 @@ pub(crate) fn on_eager_fragmented(
     if pair.assembly.is_some() || len == 0 || len > LONGEST_RECYCLED {
         return Err("an eager message that begins within another one, or is too long");
     }
-    let to = destination(cx, envelope, (len, Path::EagerFragments), stalled)?;
+    let to = destination(cx, envelope, (len, Path::EagerFragments), waited)?;
     if let Some(pair) = cx.peers.pair(from) {
         pair.assembly = Some(EagerAssembly { to, at: 0, len });
     }
@@ -55,13 +55,13 @@ pub(crate) fn destination(
     cx: &mut Cx,
     envelope: Envelope,
     (len, path): (u64, Path),
-    stalled: bool,
+    waited: bool,
 ) -> Result<Destination, Violation> {
     let Envelope { from, tag, .. } = envelope;
     let posted = cx.matching.take_posted(&mut cx.requests, from, tag, len);
     Ok(match posted {
         Some(slot) => {
-            if stalled {
+            if waited {
                 // There may be others before the next one, in the ring, where this endpoint does
                 // not see them.
                 pace::sender_blocked(cx, from);

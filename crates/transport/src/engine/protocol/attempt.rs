@@ -62,7 +62,7 @@ pub(crate) enum Turn {
     /// As the first in the backlog: in any way but ahead of its receiver.
     Queued,
     /// As the first in the backlog, with all bytes before this one out: in further fragments.
-    Rest(u64),
+    Remaining(u64),
 }
 
 /// What came of an attempt.
@@ -147,14 +147,14 @@ pub(crate) unsafe fn attempt(cx: &mut Cx, message: &Message<'_>, turn: Turn) -> 
         PeerState::Up(Channel::Fabric(link)) if turn != Turn::Whole => {
             let link = *link;
             return match turn {
-                Turn::Rest(_) => Attempt::InPlace,
+                Turn::Remaining(_) => Attempt::InPlace,
                 // SAFETY: the caller's promise.
                 _ => unsafe { packets::attempt(cx, link, message) },
             };
         }
         _ => return Attempt::Waits,
     };
-    if let Turn::Rest(at) = turn {
+    if let Turn::Remaining(at) = turn {
         // SAFETY: the caller's promise.
         return unsafe { fragments::push_eager(cx, message, Some(at)) };
     }

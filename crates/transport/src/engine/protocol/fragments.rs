@@ -153,10 +153,10 @@ pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Optio
         return Attempt::Waits;
     };
     if begun.is_none() {
-        let begin = [frame::fragmented(len, pair.stalled)];
+        let begin = [frame::fragmented(len, pair.waited)];
         let (kind, immediate) = (frame::EAGER_FRAGMENTED, message.immediate);
-        pair.stalled = !pair.out.push_message(kind, tag, immediate, begin);
-        if pair.stalled {
+        pair.waited = !pair.out.push_message(kind, tag, immediate, begin);
+        if pair.waited {
             return Attempt::Waits;
         }
     }
@@ -173,7 +173,7 @@ pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Optio
         push_fragments(pair, &mut cx.staging, to, &fragmented, at)
     };
     if at < len {
-        pair.stalled = true;
+        pair.waited = true;
         return Attempt::Begun(at);
     }
     pair.out.refresh_credit();

@@ -62,7 +62,7 @@ pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
 }
 
 /// The endpoint has ended: a message that was claimed and not received is lost.
-pub(crate) fn lose(cx: &mut Cx, slot: Slot) {
+pub(crate) fn end_kept(cx: &mut Cx, slot: Slot) {
     let Operation::Send(sending) = cx.requests.get(slot) else {
         return;
     };

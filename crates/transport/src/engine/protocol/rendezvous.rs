@@ -106,7 +106,7 @@ fn choose(
         whole,
         pace: pair.pace.own.pace(),
     };
-    let query = offered.query(pair.nearness.locality, pair.nearness.capabilities);
+    let query = offered.query(pair.conditions.locality, pair.conditions.capabilities);
     let (path, tunable) = select::answer(cx.settings.policy(), &query);
     if tunable {
         autotune::autotuned(cx, from, len, path, query.capabilities.paths)
@@ -323,7 +323,7 @@ fn on_retracted(cx: &mut Cx, from: u32, id: u64) {
 pub(crate) fn demote(cx: &mut Cx, peer: u32, path: Path, why: &str) {
     if let Some(pair) = cx.peers.pair(peer) {
         for needs_it in pair.copies.demote(path, why) {
-            pair.nearness.capabilities.demote(*needs_it);
+            pair.conditions.capabilities.demote(*needs_it);
         }
     }
     tracing::warn!("{path} to peer {peer}: {why}; using pipeline");

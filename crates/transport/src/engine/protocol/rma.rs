@@ -113,8 +113,8 @@ const _: () = assert!(MOST_ASKED <= outbox::MOST_ANSWERS / 2);
 /// owner may wait for what stands behind it there, before it can end another one.
 fn ask(cx: &mut Cx, owner: u32, access: BacklogEntry) {
     let accesses = cx.peers.accesses.entry(owner).or_default();
-    if accesses.asked < MOST_ASKED {
-        accesses.asked += 1;
+    if accesses.under_way < MOST_ASKED {
+        accesses.under_way += 1;
         send::queue(cx, owner, access);
     } else {
         accesses.waiting.push_back(access);
@@ -128,7 +128,7 @@ pub(crate) fn access_is_over(cx: &mut Cx, owner: u32) {
     };
     match accesses.waiting.pop_front() {
         Some(next) => cx.peers.enqueue(owner, next),
-        None => accesses.asked = accesses.asked.saturating_sub(1),
+        None => accesses.under_way = accesses.under_way.saturating_sub(1),
     }
 }
 
@@ -144,7 +144,7 @@ fn access(
     let Some(pair) = cx.peers.pair(number) else {
         return Ok(false);
     };
-    if select::one_sided(&pair.nearness.capabilities) != Path::Cma {
+    if select::one_sided(&pair.conditions.capabilities) != Path::Cma {
         return Ok(false);
     }
     let accesses = cx.memory.access();

@@ -136,7 +136,7 @@ fn push_queued(cx: &mut Cx, to: u32, id: RequestId) -> bool {
         SendStage::Queued => Turn::Queued,
         SendStage::Fragments(Fragments {
             receive: None, at, ..
-        }) => Turn::Rest(at),
+        }) => Turn::Remaining(at),
         _ => return true,
     };
     // Taken out, so that the context is free meanwhile.

@@ -96,7 +96,7 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
     if let Some(sending) = cx.requests.begun(slot) {
         sending.stage = SendStage::SplitWrite(SplitWrite {
             line,
-            asked: asked.line,
+            peer_line: asked.line,
             serial,
             total: terms.bytes,
             own_blocks: 0,
@@ -125,7 +125,7 @@ pub(crate) fn is_open(cx: &mut Cx, to: u32, stage: SendStage) -> bool {
         return false;
     };
     let pair = cx.peers.pair(to);
-    pair.is_some_and(|pair| pair.splits.shows(split.asked, split.serial))
+    pair.is_some_and(|pair| pair.splits.shows(split.peer_line, split.serial))
 }
 
 /// Reads one block from the front. True if the receive needs no more visits for now.
@@ -196,7 +196,7 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
     let Some(pair) = cx.peers.pair(to) else {
         return true;
     };
-    let front = pair.splits.front(split.asked);
+    let front = pair.splits.front(split.peer_line);
     let blocks = SplitCopy::new(split.total, block(split.total));
     let range = blocks
         .ok()
@@ -207,7 +207,7 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
         cx.transfers.splits.outgoing.claim(split.line, claimed);
         // If it shows the copy now, the receiver will see the claim before it gives the buffer
         // back.
-        let written = pair.splits.shows(split.asked, split.serial).then(|| {
+        let written = pair.splits.shows(split.peer_line, split.serial).then(|| {
             let remote = RemoteRange {
                 address: split.address,
                 key: 0,

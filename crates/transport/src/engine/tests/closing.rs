@@ -18,8 +18,8 @@ fn an_endpoint_that_closes_is_missed_though_its_goodbye_has_no_room() {
     let (mut leaving, mut left, _, of_leaving) =
         meet(open_with(|with| with.linger(Duration::ZERO)), open(0));
     let connection = leaving.cx.sockets.iter().next().expect("a connection");
-    let held = connection.channel.as_fd().try_clone_to_owned();
-    while let Ok(Sent::Done) = connection.channel.send(&[99; 4], &[]) {}
+    let held = connection.socket.as_fd().try_clone_to_owned();
+    while let Ok(Sent::Done) = connection.socket.send(&[99; 4], &[]) {}
     leaving.close();
     until(&mut [&mut left], |engines| {
         !engines[0].cx.peers.is_alive(of_leaving)

@@ -11,7 +11,7 @@ use rustix::net::{
 };
 
 use super::ControlError;
-use super::closing::{self, Socket};
+use super::closing::{self, OwnSocket};
 use super::listener::{abstract_name, address, seqpacket};
 use crate::system::{self, Call};
 
@@ -44,7 +44,7 @@ impl Control {
     }
 }
 
-/// What [`Channel::send`] did.
+/// What [`Socket::send`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a message that would block was not sent"]
 pub enum Sent {
@@ -54,7 +54,7 @@ pub enum Sent {
     WouldBlock,
 }
 
-/// What [`Channel::receive`] found.
+/// What [`Socket::receive`] found.
 #[derive(Debug)]
 #[must_use = "descriptors in it close when it is dropped"]
 pub enum Received {
@@ -99,11 +99,11 @@ impl Drop for Seen {
 /// A connected, non-blocking, close-on-exec SOCK_SEQPACKET socket: order and
 /// message borders are kept, and the end of the peer is seen.
 #[derive(Debug)]
-pub struct Channel {
-    pub(super) fd: Socket,
+pub struct Socket {
+    pub(super) fd: OwnSocket,
 }
 
-impl Channel {
+impl Socket {
     /// Connects to the [`Listener`](super::Listener) of `id`, without blocking.
     ///
     /// # Errors
@@ -112,8 +112,8 @@ impl Channel {
     /// again), or [`ControlError::System`] with the failed step.
     pub fn connect(id: u64) -> Result<Self, ControlError> {
         let name = abstract_name(id);
-        let fd = Socket::new(seqpacket("socket for a channel")?);
-        let address = address(&name, "address of a channel")?;
+        let fd = OwnSocket::new(seqpacket("socket for a connection")?);
+        let address = address(&name, "address of a connection")?;
         system::name_caller(&fd);
         loop {
             // A Unix socket is connected when this returns: there is no
@@ -124,7 +124,7 @@ impl Channel {
                 Err(Errno::CONNREFUSED) => Err(ControlError::NobodyListens { name }),
                 Err(Errno::AGAIN) => Err(ControlError::BacklogFull { name }),
                 Err(errno) => Err(ControlError::System {
-                    step: "connect of a channel",
+                    step: "connect of a connection",
                     errno,
                 }),
             };
@@ -134,7 +134,7 @@ impl Channel {
     /// Takes a connected socket that `accept` made.
     pub(super) fn from_connected(fd: OwnedFd) -> Self {
         Self {
-            fd: Socket::new(fd),
+            fd: OwnSocket::new(fd),
         }
     }
 
@@ -181,17 +181,17 @@ impl Channel {
                 }),
                 Err(Errno::TOOMANYREFS) => Err(ControlError::InFlight),
                 Err(errno) => Err(ControlError::System {
-                    step: "sendmsg on a channel",
+                    step: "sendmsg on a connection",
                     errno,
                 }),
             };
         }
     }
 
-    /// Sends no more: the other end sees the end of the channel, and this one
+    /// Sends no more: the other end sees the end of the connection, and this one
     /// still sees when the other is gone.
     pub fn end_sending(&self) {
-        // It fails only if the channel has ended already.
+        // It fails only if the connection has ended already.
         let _ = shutdown(&self.fd, Shutdown::Write);
     }
 
@@ -207,7 +207,7 @@ impl Channel {
     /// [`ControlError::TooManyFds`] if it carries more than [`MAX_FDS`]
     /// descriptors or the system lets this process have none of them,
     /// [`ControlError::WrongFd`] if one is of another kind than peers pass. No honest
-    /// peer sends such: close the channel. The message stays in it, since to drop it
+    /// peer sends such: close the connection. The message stays in it, since to drop it
     /// may wait for what is in it. [`ControlError::Empty`] if `buffer` has no room at all;
     /// [`ControlError::System`] otherwise.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ControlError> {
@@ -222,9 +222,9 @@ impl Channel {
         let Some(mut seen) = self.look(buffer)? else {
             return Ok(Received::WouldBlock);
         };
-        // The end of the channel, or an empty message, which `send` refuses:
+        // The end of the connection, or an empty message, which `send` refuses:
         // the two cannot be told apart, and who sends the latter has only
-        // ended its own channel.
+        // ended its own connection.
         if seen.len == 0 {
             return Ok(Received::Closed);
         }
@@ -274,7 +274,7 @@ impl Channel {
         }
     }
 
-    /// One `recvmsg`. `None`: no message waits. A length of 0: the channel has ended.
+    /// One `recvmsg`. `None`: no message waits. A length of 0: the connection has ended.
     fn receive_into(
         &self,
         buffer: &mut [u8],
@@ -302,7 +302,7 @@ impl Channel {
                 Err(Errno::CONNRESET | Errno::NOTCONN) => return Ok(Some(Seen::default())),
                 Err(errno) => {
                     return Err(ControlError::System {
-                        step: "recvmsg on a channel",
+                        step: "recvmsg on a connection",
                         errno,
                     });
                 }
@@ -327,7 +327,7 @@ impl Channel {
     }
 }
 
-impl Drop for Channel {
+impl Drop for Socket {
     fn drop(&mut self) {
         if self.fd.shut() {
             self.take_all();
@@ -335,7 +335,7 @@ impl Drop for Channel {
     }
 }
 
-impl AsFd for Channel {
+impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
