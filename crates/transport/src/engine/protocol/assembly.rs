@@ -174,8 +174,20 @@ fn store_fragment(
     ReceiveTarget::find(requests, store, from, to, (at, len), cut)?.take(bytes)
 }
 
+impl Came {
+    /// Goes on with the message.
+    #[inline]
+    pub(crate) fn note(self, cx: &mut Cx, from: u32) {
+        match self {
+            Self::Part => {}
+            Self::All(slot) => assembled(cx, slot),
+            Self::Unexpected(bytes) => budget::count_more(cx, from, bytes as i64),
+        }
+    }
+}
+
 /// All bytes of a receive have come in fragments.
-pub(crate) fn assembled(cx: &mut Cx, slot: Slot) {
+fn assembled(cx: &mut Cx, slot: Slot) {
     let Some(receiving) = cx.requests.matched(slot) else {
         return;
     };

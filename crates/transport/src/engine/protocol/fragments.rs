@@ -21,7 +21,7 @@ use crate::engine::cx::Cx;
 use crate::engine::outbound::InlineFragment;
 use crate::engine::peer::pair::ShmPair;
 use crate::engine::peer::table::{Channel, PeerState};
-use crate::engine::protocol::attempt::{Attempt, Message};
+use crate::engine::protocol::message::{Attempt, Message};
 use crate::engine::protocol::{packets, regions, send};
 use crate::engine::request::{Fragments, SendStage, Slot, sent};
 use crate::raw::RawSlice;

@@ -9,7 +9,7 @@ use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::fabric::Link;
 use crate::engine::peer::table::Channel;
-use crate::engine::protocol::attempt::{Attempt, Message};
+use crate::engine::protocol::message::{Attempt, Message};
 use crate::engine::protocol::{fragments, offer, rendezvous};
 use crate::engine::request::{Fragments, Incoming, ReceiveStage, SendStage, Slot};
 use crate::raw::RequestId;
