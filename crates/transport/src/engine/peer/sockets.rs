@@ -80,9 +80,9 @@ pub(crate) struct Connection {
     /// The peer's process, if the kernel lets us watch it.
     pub(crate) pidfd: Option<OwnedFd>,
     /// No descriptor was free to watch it.
-    pub(crate) unwatched: bool,
+    unwatched: bool,
     /// The peer's process had ended, and was forgotten by the kernel, when the connection was made.
-    pub(crate) died: bool,
+    died: bool,
     /// The other side said that it closes in good order.
     pub(crate) said_goodbye: bool,
     /// It is not watched for a while: no descriptor is free for those that its next message

@@ -25,7 +25,7 @@ pub(crate) struct Peers {
     /// What peers were asked over their sockets: few ever are.
     pub(super) questions: HashMap<u32, Questions>,
     /// One-sided accesses that peers help with.
-    pub(crate) accesses: HashMap<u32, Accesses>,
+    pub(super) accesses: HashMap<u32, Accesses>,
     /// Who has made the first contact for peers.
     pub(crate) contacts: Contacts,
     /// This endpoint's own number, if it has been named.

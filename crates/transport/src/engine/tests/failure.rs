@@ -109,7 +109,7 @@ fn a_process_that_was_not_watched_is_watched_when_there_is_room() {
         panic!("they have met over one connection");
     };
     let connection = engine.cx.sockets.get_mut(index).expect("a connection");
-    connection.unwatched = true;
+    connection.unwatch();
     engine.cx.sockets.pause(index, &ControlError::NoDescriptor);
     until(&mut [&mut engine], |engines| {
         let connection = engines[0].cx.sockets.get(index);

@@ -178,3 +178,11 @@ impl Sockets {
         self.paused_since.is_some()
     }
 }
+
+#[cfg(test)]
+impl super::Connection {
+    /// As if no descriptor had been free to watch its peer's process.
+    pub(crate) fn unwatch(&mut self) {
+        self.unwatched = true;
+    }
+}
