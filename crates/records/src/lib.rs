@@ -180,13 +180,13 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
             skip,
         };
         Ok(match kind {
-            FRAGMENT_STAGED if record.len() == 16 => {
-                Self::FragmentStaged(Transfer::Eager, words::<2>(record).into())
-            }
-            FRAGMENT_STAGED => {
-                let [receive, at, page_word, extent] = read(record)?;
-                Self::FragmentStaged(Transfer::Asked { receive, at }, [page_word, extent].into())
-            }
+            FRAGMENT_STAGED => match eager_fragment(kind, record) {
+                Some(staged) => Self::FragmentStaged(Transfer::Eager, staged),
+                None => {
+                    let [receive, at, page, extent] = read(record)?;
+                    Self::FragmentStaged(Transfer::Asked { receive, at }, [page, extent].into())
+                }
+            },
             FRAGMENT_INLINE if tag == 0 => Self::FragmentInline(Transfer::Eager, ahead(0)),
             FRAGMENT_INLINE => {
                 let [at] = read(record)?;
@@ -274,6 +274,14 @@ pub fn fragmented(len: u64, waited: bool) -> u64 {
 pub fn fragmented_from(word: u64) -> (u64, bool) {
     let (waited, len) = unflagged(word);
     (len, waited != 0)
+}
+
+/// Where the bytes of a fragment lie that nobody asked for, if the record is of one: the words of a
+/// short [`FRAGMENT_STAGED`].
+#[inline(always)]
+#[must_use]
+pub fn eager_fragment(kind: u8, record: &(impl Source + ?Sized)) -> Option<BufferDescriptor> {
+    (kind == FRAGMENT_STAGED && record.len() == 16).then(|| words::<2>(record).into())
 }
 
 /// Where the bytes of a message lie: the words of [`EAGER_STAGED`].
