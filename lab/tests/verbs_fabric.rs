@@ -101,7 +101,7 @@ impl Side {
             }
             Some(Event::Transferred { token, result }) => self.transferred.push((token, result)),
             Some(Event::Failed { why, .. }) => self.failed = Some(why),
-            Some(Event::Connected { .. } | Event::Rest { .. }) | None => {}
+            Some(Event::Connected { .. } | Event::More { .. }) | None => {}
         }
     }
 
@@ -497,7 +497,7 @@ fn a_completion_queue_grows_with_the_connections() {
                         }
                     }
                     Some(Event::Failed { why, .. }) => panic!("{why}"),
-                    Some(Event::Transferred { .. } | Event::Rest { .. }) | None => {}
+                    Some(Event::Transferred { .. } | Event::More { .. }) | None => {}
                 }
             }
         }

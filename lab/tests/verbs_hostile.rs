@@ -88,7 +88,7 @@ impl Side {
                 let tags = self.inbox.messages().map(|(form, _)| (from, form.tag));
                 self.came.extend(tags);
             }
-            Some(Event::Transferred { .. } | Event::Rest { .. }) | None => {}
+            Some(Event::Transferred { .. } | Event::More { .. }) | None => {}
         }
     }
 

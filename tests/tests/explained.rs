@@ -1,122 +1,34 @@
 //! What was counted is what was explained: for pairs and messages that a seed draws.
 
+#[path = "explained/draw.rs"]
+mod draw;
+
 use std::io::IoSlice;
+use std::time::{Duration, Instant};
 
 use limic::counters::Counters;
-use limic::networks::{limits, networks};
-use limic::settings::{FabricUse, LineLatency, Path, PathSet, Settings, SettingsBuilder};
-use limic::{Buffer, Endpoint, HybridEndpoint, Peer};
-use limic_policy::{
-    Capabilities, History, INLINE_CAPACITY, Locality, Question, Receiver, ReceiverPace, SendMemory,
-};
+use limic::networks::networks;
+use limic::settings::{FabricUse, Path, Settings};
+use limic::{Buffer, Endpoint, HybridEndpoint, Peer, RegionKey};
+use limic_policy::{Capabilities, History, Locality, Question, Receiver, ReceiverPace, SendMemory};
 use limic_tests::{Cast, Random, Rank};
+
+use draw::{capabilities, draw_message, draw_near, draw_settings, near, over, settings};
 
 const PAIRS: usize = 50;
 const DATA: u64 = 1;
 const GO_ON: u64 = 2;
+const FILLER: u64 = 3;
+/// Messages that wait for a receiver that lags behind: so long that they are offered.
+const FILL: usize = 32;
+const FILL_BYTES: usize = 128 << 10;
+/// What that receiver computes on each.
+const COMPUTES: Duration = Duration::from_micros(30);
 /// Messages each way, of which the last one is counted: the first ones find no history.
 const WARM: usize = 6;
 /// Times that replies are looked at. Buffers that go to and fro go back once they lie idle, as
 /// where another program has the processor, and a long reply then finds too few.
 const TRIES: usize = 20;
-
-/// What all pairs have in common. What is measured must not overrule what is explained, so it is
-/// off.
-fn settings() -> SettingsBuilder {
-    Settings::builder()
-        .without_environment()
-        .autotune(false)
-        .skew(false)
-}
-
-/// A pair that shares memory; the same in both ranks.
-fn draw_near(random: &mut Random) -> (Settings, Receiver) {
-    let (locality, latency) = if random.below(2) == 0 {
-        (Locality::SharedCache, 30)
-    } else {
-        (Locality::SamePackage, 180)
-    };
-    let mut builder = settings().line_latency(LineLatency::Nanoseconds(latency));
-    if random.below(2) == 0 {
-        let paths = [
-            Path::Inline,
-            Path::Eager,
-            Path::Pipeline,
-            Path::Cma,
-            Path::SplitCopy,
-            Path::PeerReadable,
-            Path::Loan,
-        ];
-        let drawn: PathSet = paths.into_iter().filter(|_| random.below(3) > 0).collect();
-        // No path at all is no setting.
-        if !drawn.is_empty() {
-            builder = builder.allowed(drawn);
-        }
-    }
-    if random.below(2) == 0 {
-        builder = builder.eager_max(random.below(100_000));
-    }
-    if random.below(3) == 0 {
-        let long = [Path::Pipeline, Path::Cma, Path::SplitCopy];
-        builder = builder.long_path(long[random.below(3) as usize]);
-    }
-    let settings = builder.build().expect("settings");
-    let receiver = Receiver::Near {
-        locality,
-        pace: ReceiverPace::Steady,
-        capabilities: capabilities(&settings),
-    };
-    (settings, receiver)
-}
-
-/// What this pair can do, as far as the kernel lets it.
-fn capabilities(settings: &Settings) -> Capabilities {
-    let mut paths: PathSet = settings
-        .allowed()
-        .without(Path::SameProcess)
-        .without(Path::Kmod);
-    if limic_copy::explain().available.is_err() {
-        paths = paths.without(Path::Cma).without(Path::SplitCopy);
-    }
-    Capabilities {
-        paths,
-        max_inline: INLINE_CAPACITY,
-        max_eager: settings.segment().longest_eager_bytes(),
-    }
-}
-
-/// A pair over a network.
-fn over(network: &str, only: FabricUse) -> (Settings, Receiver) {
-    let settings = settings().fabric(only).build().expect("settings");
-    let limits = limits(network).expect("a network of this build");
-    (settings, Receiver::Network(limits))
-}
-
-/// A message to this receiver.
-fn draw_message(random: &mut Random, receiver: Receiver) -> Question {
-    let bits = 3 + random.below(18);
-    let bytes = (1_u64 << bits) + random.below(1 << bits);
-    let memory = match random.below(4) {
-        0 => SendMemory::PeerReadable,
-        1 => SendMemory::Loan,
-        _ => SendMemory::Private,
-    };
-    let in_slices = memory != SendMemory::Loan && random.below(3) == 0;
-    Question {
-        memory,
-        slices: if in_slices {
-            2 + random.below(bytes.min(12) - 1) as usize
-        } else {
-            1
-        },
-        history: if random.below(2) == 0 {
-            History::Reply
-        } else {
-            History::OneWay
-        },
-        ..Question::new(bytes, receiver)
-    }
-}
 
 /// Messages by path, as this rank counts what it sends or receives.
 fn messages(counters: &Counters, sent: bool) -> Vec<(Path, u64)> {
@@ -131,9 +43,17 @@ fn messages(counters: &Counters, sent: bool) -> Vec<(Path, u64)> {
     messages.collect()
 }
 
+/// The paths whose counts have grown.
+fn grown(before: &[(Path, u64)], after: &[(Path, u64)]) -> Vec<Path> {
+    let both = before.iter().zip(after);
+    let grown = both.filter(|(before, after)| before.1 < after.1);
+    grown.map(|(_, (path, _))| *path).collect()
+}
+
 /// One end of a pair, with the memory for its messages.
 struct End<'a> {
-    rank: &'a Rank,
+    /// 0 or 1.
+    rank: u32,
     endpoint: &'a HybridEndpoint,
     other: Peer,
     question: Question,
@@ -142,7 +62,7 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    fn new(rank: &'a Rank, endpoint: &'a HybridEndpoint, other: Peer, question: Question) -> Self {
+    fn new(rank: u32, endpoint: &'a HybridEndpoint, other: Peer, question: Question) -> Self {
         let len = question.bytes as usize;
         let is_readable = question.memory == SendMemory::PeerReadable;
         Self {
@@ -175,7 +95,7 @@ impl<'a> End<'a> {
 
     /// One message from this rank; gives the paths for which this end counted it.
     fn one(&mut self, from: u32) -> Vec<Path> {
-        let sends = self.rank.rank == from;
+        let sends = self.rank == from;
         let before = messages(&self.endpoint.counters(), sends);
         if sends {
             self.send();
@@ -184,18 +104,16 @@ impl<'a> End<'a> {
             let received = self.endpoint.recv((self.other, DATA), into);
             received.expect("a message");
         }
-        let after = messages(&self.endpoint.counters(), sends);
-        let both = before.iter().zip(&after);
-        let grown = both.filter(|(before, after)| before.1 < after.1);
-        grown.map(|(_, (path, _))| *path).collect()
+        grown(&before, &messages(&self.endpoint.counters(), sends))
     }
 
-    /// Waits for the other rank with a short message each way.
-    fn meet(&self) {
+    /// Waits for the other rank with a short message each way; gives what that one says.
+    fn meet(&self, word: u8) -> u8 {
         let (endpoint, other) = (self.endpoint, self.other);
-        let word = endpoint.irecv((other, GO_ON), vec![0; 1]).expect("posted");
-        endpoint.send(other, GO_ON, &[0]).expect("sent");
-        word.wait().expect("the other rank is there");
+        let told = endpoint.irecv((other, GO_ON), vec![0; 1]).expect("posted");
+        endpoint.send(other, GO_ON, &[word]).expect("sent");
+        let (_, told) = told.wait().expect("the other rank is there");
+        told[0]
     }
 
     /// The paths for which the last of several messages from this rank was counted.
@@ -209,58 +127,200 @@ impl<'a> End<'a> {
                 }
                 History::OneWay => {
                     counted = self.one(from);
-                    self.meet();
+                    self.meet(0);
                 }
             }
         }
         counted
     }
+
+    /// Makes the receiver lag behind, until its sender knows it.
+    fn lag(&self, from: u32) {
+        let (endpoint, other, mut room) = (self.endpoint, self.other, vec![0; FILL_BYTES]);
+        loop {
+            if self.rank == from {
+                let data = &room[..];
+                let sent = endpoint.scope(|scope| {
+                    (0..FILL).try_for_each(|_| scope.isend(other, FILLER, data).map(drop))
+                });
+                sent.expect("all are taken");
+            } else {
+                for _ in 0..FILL {
+                    endpoint.recv((other, FILLER), &mut room).expect("sent");
+                    let begin = Instant::now();
+                    while begin.elapsed() < COMPUTES {
+                        std::hint::spin_loop();
+                    }
+                }
+            }
+            let lags = self.rank == from && endpoint.counters().lagging == [other];
+            let told = self.meet(lags.into());
+            if lags || told == 1 {
+                return;
+            }
+        }
+    }
+
+    /// Compares what both ends count of a message from this rank with what is explained.
+    fn compare(&mut self, from: u32, settings: &Settings) {
+        let question = self.question;
+        self.meet(0);
+        let explanation = settings.explain(&question);
+        let expected = match explanation.path {
+            // What comes whole through a ring is one for its receiver.
+            Path::Inline if self.rank != from => Path::Eager,
+            path => path,
+        };
+        let lags = matches!(
+            question.receiver,
+            Receiver::Near {
+                pace: ReceiverPace::Slow,
+                ..
+            }
+        );
+        let tries = match question.history {
+            History::Reply => TRIES,
+            History::OneWay => 1,
+        };
+        let mut counted = Vec::new();
+        for _ in 0..tries {
+            if lags {
+                self.lag(from);
+                counted = self.one(from);
+            } else {
+                counted = self.counted(from);
+            }
+            let is_expected = counted == [expected];
+            if self.meet(is_expected.into()) == 1 && is_expected {
+                break;
+            }
+        }
+        assert_eq!(
+            counted,
+            [expected],
+            "{question:?}, allowed: {}\n{explanation}",
+            settings.allowed()
+        );
+        self.meet(0);
+    }
+
+    /// Compares what an access to the memory of the other end counts with how the pair does it.
+    fn access(&self, actor: u32, capabilities: &Capabilities) {
+        let (endpoint, other, len) = (self.endpoint, self.other, self.private.len());
+        if self.rank != actor {
+            let region = endpoint.region(vec![7; len]).expect("a region");
+            let key = region.key().0.to_le_bytes();
+            endpoint.send(other, DATA, &key).expect("sent");
+            self.meet(0);
+            return drop(region.revoke().expect("its memory"));
+        }
+        let mut key = [0; 8];
+        endpoint.recv((other, DATA), &mut key).expect("a key");
+        let key = RegionKey(u64::from_le_bytes(key));
+        let expected = [limic_policy::select::one_sided(capabilities)];
+        let mut into = vec![0; len];
+        let before = endpoint.counters();
+        endpoint.read(other, key, 0, &mut into).expect("read");
+        let read = endpoint.counters();
+        endpoint.write(other, key, 0, &into).expect("written");
+        let written = endpoint.counters();
+        let counted = [(false, before, &read), (true, read.clone(), &written)]
+            .map(|(sent, before, after)| grown(&messages(&before, sent), &messages(after, sent)));
+        assert_eq!(counted, [&expected, &expected], "{len} bytes");
+        self.meet(0);
+    }
 }
 
-/// Compares for pairs that `draw` gives.
-fn compare(name: &str, draw: impl Fn(&mut Random) -> (Settings, Receiver)) {
+/// Opens an endpoint for each pair that a seed draws, in both ranks, and has `compare` compare.
+fn between_processes(name: &str, compare: impl Fn(&mut Random, &Rank)) {
     Cast::new(name).run(|rank| {
         let mut random = Random::new(rank.seed);
-        for _ in 0..PAIRS {
-            let (settings, receiver) = draw(&mut random);
-            let question = draw_message(&mut random, receiver);
-            let from = random.below(2) as u32;
-            let endpoint = HybridEndpoint::with(settings.clone()).expect("open");
-            let other = rank.connect(&endpoint)[1 - rank.rank as usize];
-            let mut end = End::new(rank, &endpoint, other, question);
-            end.meet();
-            let explanation = settings.explain(&question);
-            let expected = match explanation.path {
-                // What comes whole through a ring is one for its receiver.
-                Path::Inline if rank.rank != from => Path::Eager,
-                path => path,
-            };
-            let allowed = settings.allowed();
-            let mut counted = end.counted(from);
-            let tries = match question.history {
-                History::Reply => TRIES,
-                History::OneWay => 1,
-            };
-            for _ in 1..tries {
-                let told = rank.link.exchange(&[u8::from(counted == [expected])]);
-                if told.iter().all(|told| told.as_deref() == Some(&[1])) {
-                    break;
-                }
-                counted = end.counted(from);
-            }
-            assert_eq!(
-                counted,
-                [expected],
-                "{question:?}, allowed: {allowed}\n{explanation}"
-            );
-            rank.link.meet(&endpoint);
-        }
+        (0..PAIRS).for_each(|_| compare(&mut random, rank));
+    });
+}
+
+/// One end of a pair of processes.
+fn open(rank: &Rank, settings: &Settings) -> (HybridEndpoint, Peer) {
+    let endpoint = HybridEndpoint::with(settings.clone()).expect("open");
+    let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+    (endpoint, other)
+}
+
+/// Compares for pairs of processes that `draw` gives.
+fn compare(name: &str, draw: impl Fn(&mut Random) -> (Settings, Receiver)) {
+    between_processes(name, |random, rank| {
+        let (settings, receiver) = draw(random);
+        let question = draw_message(random, receiver);
+        let from = random.below(2) as u32;
+        let (endpoint, other) = open(rank, &settings);
+        End::new(rank.rank, &endpoint, other, question).compare(from, &settings);
+        rank.link.meet(&endpoint);
     });
 }
 
 #[test]
 fn what_was_counted_is_what_was_explained() {
     compare("what_was_counted_is_what_was_explained", draw_near);
+}
+
+#[test]
+fn what_was_counted_for_a_slow_receiver_is_what_was_explained() {
+    let name = "what_was_counted_for_a_slow_receiver_is_what_was_explained";
+    between_processes(name, |random, rank| {
+        let (settings, locality) = draw_settings(random, settings().skew(true));
+        let receiver = near(&settings, locality, ReceiverPace::Slow);
+        // Shorter ones go ahead where the ring is full, which nobody knows beforehand.
+        let bytes = (64 << 10) + random.below(256 << 10);
+        let question = Question {
+            bytes,
+            history: History::OneWay,
+            ..draw_message(random, receiver)
+        };
+        let from = random.below(2) as u32;
+        let (endpoint, other) = open(rank, &settings);
+        End::new(rank.rank, &endpoint, other, question).compare(from, &settings);
+        rank.link.meet(&endpoint);
+    });
+}
+
+#[test]
+fn what_was_counted_within_a_process_is_what_was_explained() {
+    let name = "what_was_counted_within_a_process_is_what_was_explained";
+    Cast::new(name).ranks(1).run(|rank| {
+        let mut random = Random::new(rank.seed);
+        for _ in 0..PAIRS {
+            let (settings, _) = draw_settings(&mut random, settings());
+            let receiver = near(&settings, Locality::SameProcess, ReceiverPace::Steady);
+            let question = draw_message(&mut random, receiver);
+            let from = random.below(2) as u32;
+            let ends = [(); 2].map(|()| HybridEndpoint::with(settings.clone()).expect("open"));
+            let [first, second] = ends.each_ref().map(|end| end.address().to_bytes());
+            std::thread::scope(|scope| {
+                for ((me, endpoint), address) in (0..).zip(ends).zip([second, first]) {
+                    let settings = &settings;
+                    scope.spawn(move || {
+                        let other = endpoint.connect(&address).expect("known");
+                        End::new(me, &endpoint, other, question).compare(from, settings);
+                    });
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn what_was_counted_of_accesses_is_what_was_explained() {
+    let name = "what_was_counted_of_accesses_is_what_was_explained";
+    between_processes(name, |random, rank| {
+        let (settings, locality) = draw_settings(random, settings());
+        let receiver = near(&settings, locality, ReceiverPace::Steady);
+        let question = draw_message(random, receiver);
+        let actor = random.below(2) as u32;
+        let (endpoint, other) = open(rank, &settings);
+        let end = End::new(rank.rank, &endpoint, other, question);
+        end.access(actor, &capabilities(&settings, locality));
+        rank.link.meet(&endpoint);
+    });
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use limic::settings::Path;
 use limic::{Endpoint, Error, HybridEndpoint, Peer, PeerFailure, Settings};
-use limic_shm::control::{Channel, Received};
+use limic_shm::control::{Received, Socket};
 use limic_tests::{Cast, Rank, check, content, skip};
 
 const NOBODY: u32 = 65_534;
@@ -98,7 +98,7 @@ fn a_stranger_is_sent_away() {
         if rank.rank == 1 {
             become_nobody();
             let address = addresses[0].as_ref().expect("alive");
-            let channel = Channel::connect(socket_of(address)).expect("it accepts");
+            let channel = Socket::connect(socket_of(address)).expect("it accepts");
             let mut answer = [0; 4096];
             let len = loop {
                 match channel.receive(&mut answer).expect("an answer") {

@@ -48,7 +48,7 @@ pub enum Event {
     Messages,
     /// More bytes may be there of the message that has begun on this connection, for
     /// [`Fabric::receive`](crate::Fabric::receive).
-    Rest {
+    More {
         /// The connection.
         connection: ConnectionId,
         /// Bytes of the message that are still to come.

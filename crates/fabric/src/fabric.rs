@@ -116,7 +116,7 @@ pub trait Fabric: Debug + Send {
     }
 
     /// Takes bytes of the message that [has begun](Inbox::begun), as many as are there and have
-    /// room; gives their number. [`Event::Rest`] says when there may be more.
+    /// room; gives their number. [`Event::More`] says when there may be more.
     ///
     /// # Safety
     /// `into` has room for `len` bytes.
@@ -155,7 +155,7 @@ pub trait Fabric: Debug + Send {
     fn wake_fds(&self) -> Vec<BorrowedFd<'_>>;
 
     /// Asks for notice of what comes next. Poll once more before sleeping, and sleep no longer than
-    /// [`patience`](Self::patience).
+    /// [`longest_sleep`](Self::longest_sleep).
     ///
     /// # Errors
     /// Says why there will be no notice.
@@ -166,7 +166,7 @@ pub trait Fabric: Debug + Send {
 
     /// How long a sleeper may sleep before it has to [`poll`](Self::poll). `None`: until a
     /// descriptor is readable.
-    fn patience(&self) -> Option<Duration>;
+    fn longest_sleep(&self) -> Option<Duration>;
 
     /// Whether threads of the kernel do the work, on processors that pollers want too.
     fn needs_processors(&self) -> bool {

@@ -2,7 +2,8 @@
 //!
 //! - [`Fabric`]: all connections of an endpoint over one network;
 //! - [`Event`], [`Inbox`]: what happened, and the messages that came;
-//! - [`Part`], [`Parts`]: where an endpoint is reached over each of its networks.
+//! - [`Part`], [`Parts`]: where an endpoint is reached over each of its networks;
+//! - [`Looks`]: when an endpoint looks at which of its networks.
 //!
 //! A fabric moves messages with a kind and a tag. Those of one connection arrive once and in the
 //! order sent, or the connection fails. It has no threads: everything moves in [`Fabric::poll`].
@@ -16,10 +17,12 @@ mod event;
 mod fabric;
 mod inbox;
 mod limits;
+mod looks;
 mod parts;
 
 pub use event::{ConnectionFailure, ConnectionId, Counts, Event, SendRefused, TransferError};
 pub use fabric::{Fabric, MOST_STRETCHES, RemoteRange, Stretch};
 pub use inbox::{Form, Inbox};
 pub use limits::Limits;
+pub use looks::{Looks, SELDOM_WHILE_POLLED};
 pub use parts::{PARTS, Part, Parts, Provider};

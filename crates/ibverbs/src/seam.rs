@@ -142,8 +142,8 @@ impl Fabric for VerbsFabric {
         self.fabric.arm().map_err(|error| error.to_string())
     }
 
-    fn patience(&self) -> Option<Duration> {
-        self.fabric.patience()
+    fn longest_sleep(&self) -> Option<Duration> {
+        self.fabric.longest_sleep()
     }
 
     fn needs_processors(&self) -> bool {

@@ -7,7 +7,7 @@ use limic_fabric::Limits;
 use super::select::network::{self, NetworkPlan};
 use super::select::{self, Offered, Pair, Routes, SendState};
 use super::{
-    ByteSize, History, Locality, Parts, Path, Protocol, Query, Question, ReceiverPace, Refusal,
+    ByteSize, History, Locality, Path, PathParts, Protocol, Query, Question, ReceiverPace, Refusal,
     Row, SendMemory,
 };
 
@@ -28,7 +28,7 @@ pub struct Explanation {
     /// How the message goes, as the counters count it.
     pub path: Path,
     /// What that is made of for this message.
-    pub parts: Parts,
+    pub parts: PathParts,
     /// The longest fragment in bytes; 0 if there are none, or if the network says how long.
     pub fragment_bytes: u64,
     /// The row of the table for messages of this length, where the table decides.

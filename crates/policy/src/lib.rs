@@ -7,7 +7,7 @@
 //!   the only place that decides.
 //! - [`explain`] runs the same code, and says why in words.
 //! - [`autotune`], [`line_latency`] and [`slow_receiver`] are state machines: what endpoints learn
-//!   while messages flow.
+//!   while messages flow. [`UnexpectedBound`] says how many messages may wait for their receives.
 //!
 //! # Invariants
 //!
@@ -36,6 +36,7 @@ mod row;
 pub mod select;
 pub mod slow_receiver;
 mod table;
+mod unexpected_bound;
 
 pub use builtin::{
     INLINE_CAPACITY, MAX_FRAGMENT, MIN_FRAGMENT, PIPELINE_FRAGMENT, SLOW_RECEIVER_EAGER,
@@ -46,11 +47,12 @@ pub use edit::TableError;
 pub use explain::{Explanation, RefusedPath};
 pub use latency_probe::LatencyProbe;
 pub use line_latency::{Distance, LineLatency, ParseLineLatencyError};
-pub use path::{Backend, Copies, ParsePathError, Parts, Path, PathSet, Protocol};
+pub use path::{Backend, Copies, ParsePathError, Path, PathParts, PathSet, Protocol};
 pub use query::{Locality, ParseLocalityError, ParsePaceError, Query, ReceiverPace};
 pub use question::{History, Question, Receiver, SendMemory};
 pub use row::{Row, RowSource};
 pub use table::{Table, Thresholds};
+pub use unexpected_bound::UnexpectedBound;
 
 /// The program of the README is a test.
 #[cfg(doctest)]

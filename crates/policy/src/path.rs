@@ -94,7 +94,7 @@ named! {
 
 /// What a [`Path`] is made of. Prints as `rendezvous, two copies, in fragments`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Parts {
+pub struct PathParts {
     /// When the bytes move.
     pub protocol: Protocol,
     /// How often they are copied, and by whom.
@@ -104,7 +104,7 @@ pub struct Parts {
     pub fragments: bool,
 }
 
-impl fmt::Display for Parts {
+impl fmt::Display for PathParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.protocol.name())?;
         match self.copies {
@@ -150,7 +150,7 @@ impl Path {
 
     /// What the path is made of.
     #[must_use]
-    pub const fn parts(self) -> Parts {
+    pub const fn parts(self) -> PathParts {
         use Copies::{None, Packets, Single, Split, Two};
         use Protocol::{Arena, Eager, Loopback, Rendezvous};
         let (protocol, copies, fragments) = match self {
@@ -167,7 +167,7 @@ impl Path {
             Self::Network => (Eager, Packets, true),
             Self::NetworkRead => (Rendezvous, Single(Backend::Fabric), false),
         };
-        Parts {
+        PathParts {
             protocol,
             copies,
             fragments,

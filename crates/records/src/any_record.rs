@@ -43,8 +43,8 @@ fn again(kind: u8, tag: u64, payload: &[u8]) -> Option<ControlRecord> {
             return None;
         }
         Frame::EagerStaged(envelope, buffer) => message(&envelope, EAGER_STAGED, &buffer.words()),
-        Frame::EagerFragmented(envelope, len, stalled) => {
-            message(&envelope, EAGER_FRAGMENTED, &[fragmented(len, stalled)])
+        Frame::EagerFragmented(envelope, len, waited) => {
+            message(&envelope, EAGER_FRAGMENTED, &[fragmented(len, waited)])
         }
         Frame::ReadyToSend(envelope, offer) => message(&envelope, READY_TO_SEND, &offer.encode()),
         Frame::Arena(envelope, from) => message(&envelope, ARENA, &from.encode()),

@@ -180,13 +180,13 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
             skip,
         };
         Ok(match kind {
-            FRAGMENT_STAGED if record.len() == 16 => {
-                Self::FragmentStaged(Transfer::Eager, words::<2>(record).into())
-            }
-            FRAGMENT_STAGED => {
-                let [receive, at, page_word, extent] = read(record)?;
-                Self::FragmentStaged(Transfer::Asked { receive, at }, [page_word, extent].into())
-            }
+            FRAGMENT_STAGED => match eager_fragment(kind, record) {
+                Some(staged) => Self::FragmentStaged(Transfer::Eager, staged),
+                None => {
+                    let [receive, at, page, extent] = read(record)?;
+                    Self::FragmentStaged(Transfer::Asked { receive, at }, [page, extent].into())
+                }
+            },
             FRAGMENT_INLINE if tag == 0 => Self::FragmentInline(Transfer::Eager, ahead(0)),
             FRAGMENT_INLINE => {
                 let [at] = read(record)?;
@@ -214,8 +214,8 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
             EAGER_STAGED => Self::EagerStaged(envelope, staged(&body)?),
             EAGER_FRAGMENTED => {
                 let [word] = read(&body)?;
-                let (len, stalled) = fragmented_from(word);
-                Self::EagerFragmented(envelope, len, stalled)
+                let (len, waited) = fragmented_from(word);
+                Self::EagerFragmented(envelope, len, waited)
             }
             READY_TO_SEND => Self::ReadyToSend(envelope, Offer::decode(read(&body)?)),
             ARENA => Self::Arena(envelope, arena(&body)?),
@@ -260,20 +260,28 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
     }
 }
 
-/// The length word of [`EAGER_FRAGMENTED`]. `stalled`: the sender had to wait with the message
+/// The length word of [`EAGER_FRAGMENTED`]. `waited`: the sender had to wait with the message
 /// before.
 #[inline(always)]
 #[must_use]
-pub fn fragmented(len: u64, stalled: bool) -> u64 {
-    flagged(stalled.into(), len)
+pub fn fragmented(len: u64, waited: bool) -> u64 {
+    flagged(waited.into(), len)
 }
 
 /// What such a word says: the length, and whether the sender had to wait.
 #[inline(always)]
 #[must_use]
 pub fn fragmented_from(word: u64) -> (u64, bool) {
-    let (stalled, len) = unflagged(word);
-    (len, stalled != 0)
+    let (waited, len) = unflagged(word);
+    (len, waited != 0)
+}
+
+/// Where the bytes of a fragment lie that nobody asked for, if the record is of one: the words of a
+/// short [`FRAGMENT_STAGED`].
+#[inline(always)]
+#[must_use]
+pub fn eager_fragment(kind: u8, record: &(impl Source + ?Sized)) -> Option<BufferDescriptor> {
+    (kind == FRAGMENT_STAGED && record.len() == 16).then(|| words::<2>(record).into())
 }
 
 /// Where the bytes of a message lie: the words of [`EAGER_STAGED`].

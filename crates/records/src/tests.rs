@@ -17,7 +17,7 @@ fn read_back(record: &ControlRecord) -> Result<String, Violation> {
     let payload = bytes(record.words());
     Frame::decode(3, record.kind, record.tag, &payload[..]).map(|frame| match frame {
         Frame::EagerStaged(envelope, staged) => format!("{envelope:?} {staged:?}"),
-        Frame::EagerFragmented(envelope, len, stalled) => format!("{envelope:?} {len} {stalled}"),
+        Frame::EagerFragmented(envelope, len, waited) => format!("{envelope:?} {len} {waited}"),
         Frame::ReadyToSend(envelope, offer) => format!("{envelope:?} {offer:?}"),
         Frame::Arena(envelope, message) => format!("{envelope:?} {message:?}"),
         Frame::ClearToSend(clear) => format!("{clear:?}"),

@@ -14,7 +14,7 @@ use std::collections::TryReserveError;
 
 pub use buffers::{ReceiveBuffer, SendBuffer, SingleSlice};
 pub use memory::{ArenaBytes, PrivateBytes, Skip, StoreHint, Window};
-pub use parts::Parts;
+pub use parts::LooseMemory;
 pub use slices::{RawSlice, RawSliceMut, gather, gather_behind, gather_part, total};
 pub use words::{flagged, halves, put_words, unflagged, word_at, words};
 

@@ -16,6 +16,7 @@
 //! - [`control`]: the Unix socket: hand-over of file descriptors, liveness, and
 //!   the event set on which an idle endpoint sleeps.
 //! - [`idle`]: how an endpoint waits: spins, yields, sleep; and how work that peers cause rests.
+//! - [`line_latency`]: how long a cache line takes from one end of a pair to the other.
 //! - [`system`]: the seams at which a simulator takes the place of clock, kernel and scheduler.
 //! - [`process`]: whether this is still the process that opened an endpoint.
 
@@ -29,6 +30,8 @@ pub mod bytes;
 pub mod control;
 #[cfg(not(loom))]
 pub mod idle;
+#[cfg(not(loom))]
+pub mod line_latency;
 #[cfg(not(loom))]
 pub mod process;
 #[cfg(not(loom))]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use limic_shm::control::{
-    Channel, Doorbell, Event, EventSet, Listener, PeerDoorbell, Received, Sent, Timer, Trigger,
+    Doorbell, Event, EventSet, Listener, PeerDoorbell, Received, Sent, Socket, Timer, Trigger,
 };
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
@@ -133,7 +133,7 @@ fn the_set_itself_can_be_polled() {
 #[test]
 fn levels_and_edges() {
     let listener = Listener::bind(getrandom::u64().unwrap()).unwrap();
-    let near = Channel::connect(listener.id()).unwrap();
+    let near = Socket::connect(listener.id()).unwrap();
     let far = listener.accept().unwrap().unwrap();
     let events = EventSet::new().unwrap();
     events.add(far.as_fd(), 1, Trigger::Level).unwrap();

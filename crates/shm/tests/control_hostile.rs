@@ -11,8 +11,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use limic_shm::control::{
-    Channel, ControlError, Doorbell, DoorbellError, Listener, MAX_FDS, MAX_MESSAGE, PeerDoorbell,
-    Received, Sent, abstract_name,
+    ControlError, Doorbell, DoorbellError, Listener, MAX_FDS, MAX_MESSAGE, PeerDoorbell, Received,
+    Sent, Socket, abstract_name,
 };
 use rustix::io::Errno;
 use rustix::net::{
@@ -30,15 +30,15 @@ fn open_fds() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-fn pair() -> (Channel, Channel) {
+fn pair() -> (Socket, Socket) {
     let listener = Listener::bind(getrandom::u64().unwrap()).unwrap();
-    let near = Channel::connect(listener.id()).unwrap();
+    let near = Socket::connect(listener.id()).unwrap();
     let far = listener.accept().unwrap().unwrap();
     (near, far)
 }
 
-/// Sends without any of the checks of `Channel::send`.
-fn send_raw(channel: &Channel, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
+/// Sends without any of the checks of `Socket::send`.
+fn send_raw(channel: &Socket, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(64))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {
@@ -83,7 +83,7 @@ fn up_to_four_descriptors_arrive() {
 }
 
 /// Takes a message that was refused: nothing in it makes that wait.
-fn take(from: &Channel) {
+fn take(from: &Socket) {
     let none = rustix::net::RecvFlags::DONTWAIT;
     rustix::net::recv(from, &mut [0; 1], none).expect("it is still there");
 }
@@ -201,7 +201,7 @@ fn a_full_queue_says_so_and_takes_more_later() {
 fn a_full_backlog_is_told_from_nobody_there() {
     let _alone = alone();
     let id = getrandom::u64().unwrap();
-    let error = Channel::connect(id).unwrap_err();
+    let error = Socket::connect(id).unwrap_err();
     assert!(error.to_string().contains("network namespace"), "{error}");
     assert!(matches!(error, ControlError::NobodyListens { .. }));
 
@@ -216,7 +216,7 @@ fn a_full_backlog_is_told_from_nobody_there() {
     listen(&lazy, 0).unwrap();
     let mut waiting = Vec::new();
     let error = loop {
-        match Channel::connect(id) {
+        match Socket::connect(id) {
             Ok(channel) => waiting.push(channel),
             Err(error) => break error,
         }

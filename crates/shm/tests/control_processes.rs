@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use limic_shm::control::{
-    Channel, ControlError, Doorbell, Event, EventSet, Listener, PeerDoorbell, PidfdError, Received,
-    Sent, Trigger, abstract_name,
+    ControlError, Doorbell, Event, EventSet, Listener, PeerDoorbell, PidfdError, Received, Sent,
+    Socket, Trigger, abstract_name,
 };
 use limic_shm::ring::Memory;
 use limic_shm::segment::{Geometry, OwnSegment, PeerSegment, Placement};
@@ -81,7 +81,7 @@ fn await_event(events: &EventSet, token: u64) -> Event {
     }
 }
 
-fn accept(listener: &Listener) -> Channel {
+fn accept(listener: &Listener) -> Socket {
     let events = EventSet::new().unwrap();
     events.add(listener.as_fd(), PEER, Trigger::Level).unwrap();
     loop {
@@ -93,7 +93,7 @@ fn accept(listener: &Listener) -> Channel {
 }
 
 /// The next message.
-fn receive(channel: &Channel) -> (Vec<u8>, Vec<OwnedFd>) {
+fn receive(channel: &Socket) -> (Vec<u8>, Vec<OwnedFd>) {
     let events = EventSet::new().unwrap();
     events.add(channel.as_fd(), PEER, Trigger::Level).unwrap();
     let mut buffer = [0; 256];
@@ -150,7 +150,7 @@ fn owner(id: u64) {
     let doorbell = Doorbell::new().unwrap();
     let events = EventSet::new().unwrap();
     doorbell.watch(&events, DOORBELL).unwrap();
-    let channel = Channel::connect(id).unwrap();
+    let channel = Socket::connect(id).unwrap();
     let epoch = segment.epoch().to_le_bytes();
     assert_eq!(
         channel
@@ -273,7 +273,7 @@ fn nothing_is_left_after_sigkill() {
     let channel = accept(&here);
     assert_eq!(channel.send(&id.to_le_bytes(), &[]).unwrap(), Sent::Done);
     assert_eq!(receive(&channel).0, b"listening");
-    let other = Channel::connect(id).unwrap();
+    let other = Socket::connect(id).unwrap();
     let name = abstract_name(id);
     let in_use = || {
         let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
@@ -293,7 +293,7 @@ fn nothing_is_left_after_sigkill() {
         "{before:?}"
     );
     assert!(shm_names().iter().all(|name| !name.contains("limic")));
-    let error = Channel::connect(id).unwrap_err();
+    let error = Socket::connect(id).unwrap_err();
     assert!(
         matches!(error, ControlError::NobodyListens { .. }) && error.is_gone(),
         "{error}"
@@ -332,12 +332,12 @@ fn second_process() {
     match role.as_str() {
         "owner" => owner(id),
         "wait" => {
-            let channel = Channel::connect(id).unwrap();
+            let channel = Socket::connect(id).unwrap();
             assert_eq!(channel.send(b"up", &[]).unwrap(), Sent::Done);
             until_end_of_input();
         }
         "parent" => {
-            let channel = Channel::connect(id).unwrap();
+            let channel = Socket::connect(id).unwrap();
             fcntl_setfd(channel.as_fd(), FdFlags::empty()).unwrap();
             let mut grandchild = Command::new(std::env::current_exe().unwrap())
                 .args(["--exact", "second_process", "--ignored", "--nocapture"])
@@ -351,7 +351,7 @@ fn second_process() {
         }
         "hold" => until_end_of_input(),
         "listen" => {
-            let channel = Channel::connect(id).unwrap();
+            let channel = Socket::connect(id).unwrap();
             let (message, _) = receive(&channel);
             let listener = Listener::bind(u64::from_le_bytes(message.try_into().unwrap())).unwrap();
             let _segment = OwnSegment::create(Geometry::DEFAULT, Placement::default()).unwrap();

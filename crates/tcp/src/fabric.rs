@@ -315,7 +315,7 @@ impl Fabric for TcpFabric {
         self.next_look = Look::Everything;
     }
 
-    fn patience(&self) -> Option<Duration> {
+    fn longest_sleep(&self) -> Option<Duration> {
         self.next_deadline()
     }
 

@@ -31,7 +31,7 @@ impl TcpFabric {
         if connection.to_come > 0 {
             let left = connection.to_come;
             let connection = ConnectionId(number);
-            self.events.push_back(Event::Rest { connection, left });
+            self.events.push_back(Event::More { connection, left });
             return false;
         }
         inbox.begin(ConnectionId(number));

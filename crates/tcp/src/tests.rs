@@ -131,7 +131,7 @@ fn a_call_that_cannot_be_watched_is_a_failure_of_this_side() {
     let set = core::mem::replace(&mut a.events_set, no_set.into());
     let why = call(&mut a, &b).expect_err("nobody would read it");
     assert!(matches!(why, ConnectionFailure::Local(_)), "{why}");
-    assert!(a.patience().is_none(), "nothing is waited for");
+    assert!(a.longest_sleep().is_none(), "nothing is waited for");
     // It is no end for good.
     a.events_set = set;
     call(&mut a, &b).expect("it listens");

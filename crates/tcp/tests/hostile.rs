@@ -190,7 +190,7 @@ fn a_flood_of_silent_connections_is_bounded() {
     until("the first one turned away", &mut [&mut a], |sides| {
         sides[0].fabric.counts().refused > 0
     });
-    assert!(a.fabric.patience().is_some(), "others wait");
+    assert!(a.fabric.longest_sleep().is_some(), "others wait");
     still_works(&mut a);
     until("the last one turned away", &mut [&mut a], |sides| {
         sides[0].fabric.counts().refused == 300
@@ -198,7 +198,7 @@ fn a_flood_of_silent_connections_is_bounded() {
     for stranger in &mut silent {
         assert!(is_closed(stranger, &mut a));
     }
-    assert!(a.fabric.patience().is_none());
+    assert!(a.fabric.longest_sleep().is_none());
 }
 
 /// The beginning of a greeting, byte by byte, is as good as all at once.

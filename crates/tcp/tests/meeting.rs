@@ -154,7 +154,7 @@ fn a_call_that_is_never_answered_is_given_up() {
     assert_eq!(Ok(a.failed[0].0), there);
     let why = &a.failed[0].1;
     assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
-    assert!(calls > 1 && a.fabric.patience().is_none());
+    assert!(calls > 1 && a.fabric.longest_sleep().is_none());
 }
 
 /// Its address is an old one: a port that is another endpoint's now.

@@ -4,13 +4,13 @@
 //! `hwloc` through hwloc, which also knows caches that the kernel does not show.
 //! [`Place::current`] says where the calling thread may run, in 8 bytes that travel in the
 //! hand-shake; [`Place::locality`] compares two of them. [`OwnPlace`] looks whether a thread has
-//! moved.
+//! moved. [`this_node`] tells machines and network namespaces apart.
 //!
 //! # Invariants
 //!
 //! - Processes that read the machine in different ways, or may use different parts of it, name its
 //!   parts alike.
-//! - Nothing here fails: what is not known counts as being on one package.
+//! - Nothing here fails but [`this_node`]: what is not known counts as being on one package.
 //! - A [`Place`] of any bytes is valid, so that one of another process needs no check.
 //!
 //! `LIMIC_SYSFS` names a folder that is read in place of `/sys/devices/system`: a recording of
@@ -23,6 +23,7 @@ mod cpus;
 mod hwloc;
 #[cfg(test)]
 mod machines;
+mod node;
 mod own_place;
 mod place;
 mod summary;
@@ -35,6 +36,7 @@ use limic_shm::process::ValueHere;
 pub use limic_policy::Locality;
 
 pub use cpus::{CpuSet, ParseCpuSetError};
+pub use node::{UnknownNode, this_node};
 pub use own_place::{Movement, OwnPlace};
 pub use place::Place;
 pub use summary::{CacheSummary, NumaSummary, Summary};

@@ -1,13 +1,9 @@
 //! The address of an endpoint: 64 bytes that any bootstrap can carry.
 
 use core::fmt;
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
-use std::io;
-use std::path::PathBuf;
 
 use limic_fabric::{PARTS, Parts};
-use rustix::io::Errno;
+use limic_topology::this_node;
 
 use crate::{Error, Result};
 
@@ -17,11 +13,6 @@ pub const ADDRESS_LEN: usize = 28 + PARTS;
 
 const MAGIC: [u8; 2] = *b"lm";
 const VERSION: u8 = 2;
-
-/// What tells this boot of this machine from all others.
-const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-/// What tells its network namespace from others there.
-const NETWORK: &str = "/proc/self/ns/net";
 
 /// Where an endpoint can be found, and the secret that lets one in.
 ///
@@ -49,7 +40,7 @@ impl Address {
     /// A new random address on this node.
     pub(crate) fn generate() -> Result<Self> {
         Ok(Self {
-            node: this_node()?,
+            node: this_node().map_err(|e| Error::system(e.file, e.source))?,
             id: random()?,
             secret: random()?,
             fabric: Parts::NONE,
@@ -154,38 +145,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// Identifies this boot of this machine and this network namespace (abstract sockets end at its
-/// border), so that two processes with the same value can reach each other's sockets.
-fn this_node() -> Result<u64> {
-    // 0: not known yet. An error is none for good: perhaps no descriptor was free.
-    static NODE: AtomicU64 = AtomicU64::new(0);
-    match NODE.load(Relaxed) {
-        0 => {
-            let node = node_of(std::fs::read(BOOT), std::fs::read_link(NETWORK))?;
-            NODE.store(node, Relaxed);
-            Ok(node)
-        }
-        node => Ok(node),
-    }
-}
-
-/// Without the boot's number two machines cannot be told apart: an empty file is an error too, as
-/// some containers put one in its place.
-fn node_of(boot: io::Result<Vec<u8>>, net: io::Result<PathBuf>) -> Result<u64> {
-    let boot = boot.map_err(|e| Error::system(BOOT, e))?;
-    let net = net.map_err(|e| Error::system(NETWORK, e))?;
-    if boot.is_empty() {
-        return Err(Error::system(BOOT, Errno::NODATA));
-    }
-    // FNV-1a: both ends must compute the same value in every build of the library, which the
-    // standard library's hasher does not promise.
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in boot.iter().chain(net.as_os_str().as_encoded_bytes()) {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    Ok(hash)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,21 +164,6 @@ mod tests {
         assert_eq!(one.node(), other.node());
         let again = Address::from_bytes(&one.to_bytes()).unwrap();
         assert_eq!(again.node(), one.node());
-    }
-
-    #[test]
-    fn a_machine_that_cannot_be_told_from_others_is_an_error() {
-        let missing = || Errno::NOENT.into();
-        let (boot, net) = (|| Ok(vec![b'7'; 36]), || Ok(PathBuf::from("net:[1]")));
-        assert!(node_of(boot(), net()).is_ok());
-        for (failed, file) in [
-            (node_of(Err(missing()), net()), BOOT),
-            (node_of(Ok(Vec::new()), net()), BOOT),
-            (node_of(boot(), Err(missing())), NETWORK),
-        ] {
-            let text = failed.unwrap_err().to_string();
-            assert!(text.contains(file), "{text}");
-        }
     }
 
     #[test]

@@ -264,7 +264,7 @@ impl<E: Endpoint> Meeting<'_, E> {
     fn outcome(self) -> Result<()> {
         match self.gone {
             None => Ok(()),
-            Some((peer, why)) => Err(Error::PeerFailed { peer, why }),
+            Some((peer, why)) => Err(why.of(peer)),
         }
     }
 }

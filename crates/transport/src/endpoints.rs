@@ -9,29 +9,29 @@ use crate::Result;
 use crate::engine::Engine;
 use crate::settings::{FabricUse, Settings};
 
-pub(crate) use calls::{Opened, calls};
+pub(crate) use calls::{Inner, calls};
 
 /// Every path within one node, picked per message: what applications use.
-pub struct HybridEndpoint(Opened<Engine>);
+pub struct HybridEndpoint(Inner<Engine>);
 
 /// Shared memory only: two copies, or none for loans. What is left where processes may not read
 /// each other's memory.
-pub struct ShmEndpoint(Opened<Engine>);
+pub struct ShmEndpoint(Inner<Engine>);
 
 /// Verbs only: every peer, also on this node, is reached through the adapter. For measurements, and
 /// for nodes whose processes share no memory.
 #[cfg(feature = "ibverbs")]
-pub struct VerbsEndpoint(Opened<Engine>);
+pub struct VerbsEndpoint(Inner<Engine>);
 
 calls!(HybridEndpoint, cx.requests);
 calls!(ShmEndpoint, cx.requests);
 #[cfg(feature = "ibverbs")]
 calls!(VerbsEndpoint, cx.requests);
 
-fn open(settings: Settings) -> Result<Opened<Engine>> {
+fn open(settings: Settings) -> Result<Inner<Engine>> {
     let engine = Engine::open(settings)?;
     let wake = engine.wake_fd()?;
-    Ok(Opened::new(engine, wake))
+    Ok(Inner::new(engine, wake))
 }
 
 impl HybridEndpoint {

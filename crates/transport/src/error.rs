@@ -52,6 +52,13 @@ pub enum PeerFailure {
     },
 }
 
+impl PeerFailure {
+    /// The error of an operation that needed this peer.
+    pub(crate) fn of(self, peer: Peer) -> Error {
+        Error::PeerFailed { peer, why: self }
+    }
+}
+
 /// An operation that could not be done, with what is needed to understand why.
 ///
 /// Its `Debug` is its `Display`, so that a `main` which returns it prints words; so is that of

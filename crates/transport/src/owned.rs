@@ -4,7 +4,7 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::time::Duration;
 
-use limic_shm::bytes::Parts;
+use limic_shm::bytes::LooseMemory;
 
 use crate::error::Outcome;
 use crate::handle::Handle;
@@ -15,7 +15,7 @@ use crate::wait::sealed::Waited;
 use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
 
 /// Drops the buffer of an abandoned request when the endpoint is through with it.
-struct Orphan(Parts);
+struct Orphan(LooseMemory);
 
 impl Drop for Orphan {
     fn drop(&mut self) {
@@ -26,7 +26,7 @@ impl Drop for Orphan {
 
 struct Owned<'e, E: Endpoint> {
     handle: Handle<'e, E>,
-    parts: Parts,
+    parts: LooseMemory,
 }
 
 impl<'e, E: Endpoint> Owned<'e, E> {
@@ -36,9 +36,9 @@ impl<'e, E: Endpoint> Owned<'e, E> {
     fn start(
         endpoint: &'e E,
         buffer: Vec<u8>,
-        post: impl FnOnce(&Parts) -> Result<Posted>,
+        post: impl FnOnce(&LooseMemory) -> Result<Posted>,
     ) -> Result<Self> {
-        let parts = Parts::of(buffer);
+        let parts = LooseMemory::of(buffer);
         match post(&parts) {
             Ok(posted) => {
                 let handle = Handle { endpoint, posted };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use limic::raw::{Messages, Posted, RawSlice};
 use limic::{Endpoint, HybridEndpoint, Peer, Tag};
-use limic_shm::control::Channel;
+use limic_shm::control::Socket;
 use limic_shm::owner::split::SPLIT_BYTES;
 use limic_shm::ring::Memory;
 use limic_shm::ring::shared::SharedProducer;
@@ -133,7 +133,7 @@ fn betray(me: usize, endpoint: &HybridEndpoint, peers: &[Peer], bait: &[u8]) {
     }
 }
 
-fn act(script: &Script, me: usize, held: &mut Vec<Channel>) {
+fn act(script: &Script, me: usize, held: &mut Vec<Socket>) {
     let areas = sim::with(|sim| sim.processes[me].areas.clone());
     let target = sim::with(|sim| (!areas.is_empty()).then(|| sim.rng.usize(0..areas.len())));
     let target = target.map(|at| &areas[at]);
@@ -194,14 +194,14 @@ fn forge_access(me: usize) {
 }
 
 /// Connections to everybody who listens, held or dropped.
-fn flood(me: usize, held: &mut Vec<Channel>) {
+fn flood(me: usize, held: &mut Vec<Socket>) {
     let ids: Vec<u64> = sim::with(|sim| {
         let others = sim.listeners.iter().filter(|(_, process)| **process != me);
         others.map(|(id, _)| *id).collect()
     });
     for id in ids {
         for _ in 0..sim::with(|sim| sim.rng.usize(0..30)) {
-            if let Ok(channel) = Channel::connect(id) {
+            if let Ok(channel) = Socket::connect(id) {
                 if sim::with(|sim| sim.rng.bool()) {
                     let mut junk = [0; 100];
                     sim::with(|sim| sim.rng.fill(&mut junk));

@@ -10,14 +10,14 @@ use crate::{Access, CopyEngine, RemoteRange};
 
 /// This endpoint's session with the module.
 #[derive(Debug)]
-pub struct Device {
+pub struct KmodSession {
     session: Result<Kmod, String>,
     /// The sends' buffers that stay exposed. Apart, since most endpoints never send through the
     /// module.
     lasting: Option<Box<Lasting>>,
 }
 
-impl Device {
+impl KmodSession {
     /// Opens it, if that is allowed.
     #[must_use]
     pub fn open(allowed: bool) -> Self {
@@ -39,14 +39,14 @@ impl Device {
     }
 
     /// What connects this session with that of a peer.
-    pub fn pair(&self, peer: u64) -> DevicePair {
+    pub fn pair(&self, peer: u64) -> KmodSessionPair {
         let parts = match &self.session {
             Ok(kmod) => kmod
                 .pair(peer)
                 .ok_or_else(|| "the peer has not opened /dev/limic".to_owned()),
             Err(why) => Err(why.clone()),
         };
-        DevicePair {
+        KmodSessionPair {
             parts,
             offers: Offers::Unwanted,
         }
@@ -106,12 +106,12 @@ impl Drop for Once {
 
 /// The engine between two sessions.
 #[derive(Debug)]
-pub struct DevicePair {
+pub struct KmodSessionPair {
     parts: Result<(KmodPair, KmodPeer), String>,
     offers: Offers,
 }
 
-impl DevicePair {
+impl KmodSessionPair {
     /// Why it cannot be used.
     pub fn refusal(&self) -> Option<&str> {
         self.parts.as_ref().err().map(String::as_str)
@@ -133,7 +133,7 @@ impl DevicePair {
 
     /// Lets the peer read a send, if it is likely to. Without a system call, if the buffer was sent
     /// to it before.
-    pub fn offer(&mut self, device: &mut Device, data: &SendBuffer) -> Option<Exposed> {
+    pub fn offer(&mut self, device: &mut KmodSession, data: &SendBuffer) -> Option<Exposed> {
         if self.offers != Offers::Wanted {
             return None;
         }

@@ -18,7 +18,7 @@ mod session;
 mod status;
 
 pub use call_error::CallError;
-pub use device::{Device, DevicePair, Exposed};
+pub use device::{Exposed, KmodSession, KmodSessionPair};
 pub use engine::{Kmod, KmodPair, KmodPeer};
 pub use group::{Group, Member};
 pub use lasting::{Lasting, Opened};

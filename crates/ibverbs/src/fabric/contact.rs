@@ -381,7 +381,7 @@ impl Fabric {
 }
 
 /// How long a sleeper may sleep.
-pub(super) fn patience(fabric: &Fabric) -> Option<Duration> {
+pub(super) fn longest_sleep(fabric: &Fabric) -> Option<Duration> {
     let pause = |connection: &Connection| match connection.stage {
         Stage::Greeting { .. } => FIRST_PAUSE,
         Stage::Ready if connection.must_be_polled() => RING_PAUSE,

@@ -306,7 +306,7 @@ impl Fabric {
     }
 
     /// Asks for notice of what comes next, and peers to leave their rings alone. Poll once more
-    /// before sleeping; and sleep no longer than [`patience`](Self::patience).
+    /// before sleeping; and sleep no longer than [`longest_sleep`](Self::longest_sleep).
     ///
     /// # Errors
     /// [`VerbsError::Call`].
@@ -325,8 +325,8 @@ impl Fabric {
     /// silent peers are asked, and rings whose writers have not agreed to a pause are looked into.
     /// `None` if nobody is connected.
     #[must_use]
-    pub fn patience(&self) -> Option<core::time::Duration> {
-        contact::patience(self)
+    pub fn longest_sleep(&self) -> Option<core::time::Duration> {
+        contact::longest_sleep(self)
     }
 
     /// Connections on which messages that were taken wait for an entry to leave with, and had no

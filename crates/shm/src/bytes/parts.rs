@@ -7,7 +7,7 @@ use super::{RawSlice, RawSliceMut};
 
 /// Memory, and whose it is.
 #[derive(Clone, Copy, Debug)]
-pub struct Parts {
+pub struct LooseMemory {
     start: *mut u8,
     len: usize,
     /// Of the vector that it was; `None`: the memory stays the application's.
@@ -15,10 +15,10 @@ pub struct Parts {
 }
 
 // SAFETY: it stands for a `Vec<u8>`, or for memory that whoever lent it promised to leave there.
-unsafe impl Send for Parts {}
+unsafe impl Send for LooseMemory {}
 
 #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
-impl Parts {
+impl LooseMemory {
     /// The memory of a vector, until it is [rebuilt](Self::rebuild).
     #[inline]
     #[must_use]

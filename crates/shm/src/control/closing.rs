@@ -93,12 +93,12 @@ fn next() -> Option<OwnedFd> {
 
 /// A socket of this process into whose queue peers can put descriptors.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct OwnSocket {
     fd: ManuallyDrop<OwnedFd>,
     process: Process,
 }
 
-impl Socket {
+impl OwnSocket {
     pub(super) fn new(fd: OwnedFd) -> Self {
         Self {
             fd: ManuallyDrop::new(fd),
@@ -118,7 +118,7 @@ impl Socket {
     }
 }
 
-impl Drop for Socket {
+impl Drop for OwnSocket {
     fn drop(&mut self) {
         let own = self.shut();
         // SAFETY: nobody uses it after this.
@@ -130,14 +130,14 @@ impl Drop for Socket {
     }
 }
 
-impl Deref for Socket {
+impl Deref for OwnSocket {
     type Target = OwnedFd;
     fn deref(&self) -> &OwnedFd {
         &self.fd
     }
 }
 
-impl AsFd for Socket {
+impl AsFd for OwnSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -225,7 +225,7 @@ mod tests {
 
     use rustix::net::{SocketFlags, socketpair, sockopt};
 
-    use super::super::channel::{Channel, Received};
+    use super::super::socket::{Received, Socket};
     use super::*;
 
     const WATCHDOG: Duration = Duration::from_secs(60);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     /// Sends descriptors, and closes them here.
-    fn pass(by: &Channel, fds: Vec<OwnedFd>) {
+    fn pass(by: &Socket, fds: Vec<OwnedFd>) {
         let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
         let _sent = by.send(b"message", &borrowed).expect("sent");
     }
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_the_close_of_what_a_peer_has_passed() {
         let (lingering, other) = lingers();
-        let [one, two] = pair(SocketType::SEQPACKET).map(Channel::from_connected);
+        let [one, two] = pair(SocketType::SEQPACKET).map(Socket::from_connected);
         pass(&one, vec![lingering]);
         drop(one);
         does_not_wait(vec![other], move || {
@@ -290,8 +290,8 @@ mod tests {
     #[test]
     fn nobody_waits_for_what_lies_in_the_queue_of_what_a_peer_has_passed() {
         let (lingering, other) = lingers();
-        let [one, two] = pair(SocketType::SEQPACKET).map(Channel::from_connected);
-        let [inner, passed] = pair(SocketType::STREAM).map(Channel::from_connected);
+        let [one, two] = pair(SocketType::SEQPACKET).map(Socket::from_connected);
+        let [inner, passed] = pair(SocketType::STREAM).map(Socket::from_connected);
         pass(&inner, vec![lingering]);
         drop(inner);
         pass(
@@ -307,11 +307,11 @@ mod tests {
     #[test]
     fn nobody_waits_for_what_lies_unread_in_a_channel() {
         let ((first, other), (second, another)) = (lingers(), lingers());
-        let [one, two] = pair(SocketType::SEQPACKET).map(Channel::from_connected);
+        let [one, two] = pair(SocketType::SEQPACKET).map(Socket::from_connected);
         // An empty message looks like the end.
         rustix::net::send(&one, &[], rustix::net::SendFlags::empty()).expect("sent");
         pass(&one, vec![first]);
-        let [more, than] = pair(SocketType::SEQPACKET).map(Channel::from_connected);
+        let [more, than] = pair(SocketType::SEQPACKET).map(Socket::from_connected);
         let file = || OwnedFd::from(std::fs::File::open("/dev/null").expect("a file"));
         pass(&more, vec![file(), file(), file(), second]);
         drop((one, more));
@@ -333,7 +333,7 @@ mod tests {
             drop(one);
             assert!(!brings_descriptors(two.as_fd()));
         }
-        let [one, two] = pair(SocketType::SEQPACKET).map(Channel::from_connected);
+        let [one, two] = pair(SocketType::SEQPACKET).map(Socket::from_connected);
         let [bell, _] = pair(SocketType::STREAM);
         pass(&one, vec![bell]);
         two.take_all();

@@ -10,7 +10,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair,
 };
 
-use super::closing::{self, Socket};
+use super::closing::{self, OwnSocket};
 use super::{EventSet, Trigger};
 use crate::system::{self, Call};
 
@@ -53,7 +53,7 @@ pub enum DoorbellError {
 /// So it can keep the owner awake, by ringing all the time, or take the rings from it.
 #[derive(Debug)]
 pub struct Doorbell {
-    waiting: Socket,
+    waiting: OwnSocket,
     peers: PeerDoorbell,
 }
 
@@ -70,7 +70,7 @@ impl Doorbell {
         let (waiting, peers) = (system::opened(waiting), system::opened(peers));
         refuse_descriptors(&waiting);
         Ok(Self {
-            waiting: Socket::new(waiting),
+            waiting: OwnSocket::new(waiting),
             peers: PeerDoorbell::new(peers),
         })
     }

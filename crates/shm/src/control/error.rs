@@ -34,11 +34,11 @@ pub enum ControlError {
         /// The abstract name, without its leading zero byte.
         name: String,
     },
-    /// The peer has closed the channel or is dead.
-    #[error("the peer has closed its control channel, or is dead")]
+    /// The peer has closed the connection or is dead.
+    #[error("the peer has closed its control socket, or is dead")]
     Closed,
     /// A message did not fit: into the caller's buffer, or into the socket.
-    #[error("a control message is too long (at most {capacity} bytes fit): close the channel")]
+    #[error("a control message is too long (at most {capacity} bytes fit): close the connection")]
     TooLong {
         /// Bytes that would have fitted.
         capacity: usize,
@@ -47,7 +47,7 @@ pub enum ControlError {
     /// a security module kept them back.
     #[error(
         "a control message carried more than {limit} descriptors, or some that this process may \
-         not have: close the channel"
+         not have: close the connection"
     )]
     TooManyFds {
         /// The most that a message may carry.
@@ -56,7 +56,7 @@ pub enum ControlError {
     /// A message carried a descriptor that is neither memory nor a doorbell.
     #[error(
         "a control message carried a descriptor that is neither a memfd nor an idle Unix stream \
-         socket: close the channel"
+         socket: close the connection"
     )]
     WrongFd,
     /// This process has no free descriptor for those that a message carries. The
@@ -66,7 +66,7 @@ pub enum ControlError {
          raise RLIMIT_NOFILE (ulimit -n)"
     )]
     NoDescriptor,
-    /// A message without a byte: it cannot be told from the end of the channel.
+    /// A message without a byte: it cannot be told from the end of the connection.
     #[error("an empty control message cannot be sent: give it at least one byte")]
     Empty,
     /// Too many descriptors are on their way between processes of this user.
@@ -127,7 +127,7 @@ impl From<ControlError> for io::Error {
 }
 
 /// Why there is no pidfd for a peer. Its death is then only seen as the end of
-/// the channel, which a forked child that still holds the socket can delay.
+/// the connection, which a forked child that still holds the socket can delay.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PidfdError {
@@ -137,7 +137,7 @@ pub enum PidfdError {
     /// The kernel gives no pidfd for a socket and the peer's pid is not visible.
     #[error(
         "the peer is in another pid namespace (its pid reads as 0) and this kernel has no \
-         SO_PEERPIDFD (Linux 6.5); its death is seen by the end of the channel only"
+         SO_PEERPIDFD (Linux 6.5); its death is seen by the end of the connection only"
     )]
     OtherNamespace,
     /// The kernel or a seccomp filter refuses.

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Channel;
+use super::Socket;
 
 /// What tells that the process of a peer is through with what it was given here.
 #[derive(Debug)]
@@ -14,13 +14,13 @@ pub enum PeerProcess {
     /// A connection, where the kernel gives no pidfd. This side has ended its own half, and the
     /// peer's half ends with its process, or with the progress call in which the peer reads that it
     /// was given up. In a progress call it is in the middle of nothing.
-    Connection(Channel),
+    Connection(Socket),
 }
 
 impl PeerProcess {
     /// Of the peer at the other end of a connection that is given up.
     #[must_use]
-    pub fn new(pidfd: Option<OwnedFd>, connection: Channel) -> Self {
+    pub fn new(pidfd: Option<OwnedFd>, connection: Socket) -> Self {
         match pidfd {
             Some(pidfd) => Self::Pidfd(pidfd),
             None => {

@@ -9,7 +9,7 @@ use rustix::net::{
     shutdown, socket_with,
 };
 
-use super::{Channel, ControlError};
+use super::{ControlError, Socket};
 use crate::system::{self, Call};
 
 /// Connections that may wait to be accepted. The kernel cuts this down to
@@ -80,7 +80,7 @@ impl Listener {
         Ok(Self { fd, id })
     }
 
-    /// The id that peers give to [`Channel::connect`].
+    /// The id that peers give to [`Socket::connect`].
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -98,11 +98,11 @@ impl Listener {
     ///
     /// What the kernel says, mostly that this process has no free descriptor
     /// (`EMFILE`): the connection then goes on waiting in the queue.
-    pub fn accept(&self) -> io::Result<Option<Channel>> {
+    pub fn accept(&self) -> io::Result<Option<Socket>> {
         loop {
             system::call(Call::Accept)?;
             match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                Ok(fd) => return Ok(Some(Channel::from_connected(system::opened(fd)))),
+                Ok(fd) => return Ok(Some(Socket::from_connected(system::opened(fd)))),
                 // INVAL: it was stopped, and the queue is empty.
                 Err(Errno::AGAIN | Errno::INVAL) => return Ok(None),
                 // A signal came, or the peer died while it waited in the queue:

@@ -4,7 +4,7 @@
 //! Each endpoint owns one segment of two memfds: what others write to it lies in
 //! the shared part, and what only it writes in the owner's part, which peers map
 //! for reading and which is sealed against any writing but through its owner's
-//! mapping. Both go to the peers through a [`Channel`](crate::control::Channel).
+//! mapping. Both go to the peers through a [`Socket`](crate::control::Socket).
 //! Nothing has a name, so nothing is left after SIGKILL; the
 //! size is sealed and the space reserved before anybody uses it, so no access
 //! raises SIGBUS, unless a hostile peer punches holes where it may write and no

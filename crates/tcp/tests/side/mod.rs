@@ -85,7 +85,7 @@ impl Side {
                     self.coming.push((from, form, first.to_vec()));
                 }
             }
-            Some(Event::Rest { connection, left }) => return self.receive(connection, left),
+            Some(Event::More { connection, left }) => return self.receive(connection, left),
             Some(Event::Transferred { .. }) => panic!("TCP has no reads"),
         }
         true

@@ -6,20 +6,20 @@ use std::os::fd::OwnedFd;
 use crate::engine_cell::EngineCell;
 
 /// What an endpoint is made of.
-pub(crate) struct Opened<E> {
+pub(crate) struct Inner<E> {
     pub(crate) engine: EngineCell<E>,
     /// A descriptor of its own, so that it can be lent while the engine works.
     pub(crate) wake: OwnedFd,
 }
 
-impl<E> Opened<E> {
+impl<E> Inner<E> {
     pub(crate) fn new(engine: E, wake: OwnedFd) -> Self {
         let engine = EngineCell::new(engine);
         Self { engine, wake }
     }
 }
 
-/// The calls of an endpoint that is a tuple of an [`Opened`], and where its engine has the table of
+/// The calls of an endpoint that is a tuple of an [`Inner`], and where its engine has the table of
 /// requests.
 macro_rules! calls {
     ($name:ident, $($table:ident).+) => {

@@ -6,7 +6,7 @@ use limic_shm::ring::line::INLINE_PAYLOAD;
 
 #[cfg(feature = "ibverbs")]
 use super::VerbsEndpoint;
-use super::{HybridEndpoint, Opened, ShmEndpoint};
+use super::{HybridEndpoint, Inner, ShmEndpoint};
 use crate::engine::Engine;
 use crate::engine::protocol::attempt::{self, Short};
 use crate::engine::protocol::receive;
@@ -19,7 +19,7 @@ use crate::raw::{
 };
 use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
 
-impl Opened<Engine> {
+impl Inner<Engine> {
     /// Sends a message if it goes whole at once. True if it did.
     ///
     /// # Safety
@@ -185,10 +185,8 @@ macro_rules! endpoint {
                 selector: &Selector,
                 into: &[RawSliceMut],
             ) -> Result<Posted> {
-                self.0.engine.enter(move |engine| {
-                    // SAFETY: the caller's promise.
-                    unsafe { receive::post_recv(&mut engine.cx, selector, into, 0) }
-                })
+                // SAFETY: the caller's promise.
+                unsafe { self.post_recv_owned(selector, into, 0) }
             }
             #[inline]
             unsafe fn post_recv_owned(

@@ -150,7 +150,8 @@ impl Engine {
         self.ensure_own();
         // As an ordinary message it might wait for its receive, for ever if both sides begin with a
         // loan.
-        if self.cx.peers.pair(to).is_none() {
+        let met = self.cx.peers.find(to).and_then(|peer| peer.pair());
+        if met.is_none() {
             if let Err(error) = self.attach_blocking(to) {
                 self.cx.arenas.give_back(loan.id);
                 return Err(error);
@@ -167,8 +168,8 @@ impl Engine {
         self.poll();
         match loans::take_or_fetch(&mut self.cx, selector)? {
             None => Ok(None),
-            Some(loans::Taken::InPlace(loaned)) => Ok(Some(loaned)),
-            Some(loans::Taken::Fetched(posted, buffer)) => {
+            Some(loans::Received::InPlace(loaned)) => Ok(Some(loaned)),
+            Some(loans::Received::Fetched(posted, buffer)) => {
                 let status = match posted {
                     Posted::Done(outcome) => outcome?,
                     Posted::Pending(id) => self.wait(id)?,

@@ -37,7 +37,7 @@ pub(crate) fn end(cx: &mut Cx) {
         let id = cx.requests.id(slot);
         // It can only say that there is no such request.
         let _ = cancel::cancel(cx, id);
-        loopback::lose(cx, slot);
+        loopback::end_kept(cx, slot);
     }
     // A peer may still be copying from or into what is left: never free that.
     cx.requests.leak_abandoned();

@@ -41,6 +41,7 @@ mod waiting;
 
 use core::time::Duration;
 
+use limic_fabric::SELDOM_WHILE_POLLED;
 use limic_pools::staging::IDLE_LOOKS;
 use limic_shm::system::Instant;
 
@@ -48,7 +49,6 @@ use self::contact::{connections, failure};
 use self::control::{line_latency, locality};
 use self::cx::Cx;
 use self::fabric::Inbox;
-use self::fabric::SELDOM_WHILE_POLLED;
 use self::patience::{Awaited, Polled};
 use self::peer::notes::Note;
 use self::progress::rings::ReceiveRings;

@@ -12,7 +12,7 @@ pub(crate) const MOST_ANSWERS: u16 = u16::MAX;
 /// Sends a control record, behind the backlog if there is one.
 pub(crate) fn control(cx: &mut Cx, to: u32, record: ControlRecord) {
     if !goes_at_once(cx, to, &record) {
-        enqueue(cx, to, BacklogEntry::Control(record));
+        cx.peers.enqueue(to, BacklogEntry::Control(record));
     }
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn answer(cx: &mut Cx, to: u32, record: ControlRecord) {
         );
     }
     peer.answers += 1;
-    enqueue(cx, to, BacklogEntry::Answer(record));
+    cx.peers.enqueue(to, BacklogEntry::Answer(record));
 }
 
 /// Pushes a control record, unless a backlog stands in front of it. True if nothing is left to do.
@@ -52,25 +52,5 @@ pub(crate) fn push_control(cx: &mut Cx, to: u32, record: &ControlRecord) -> bool
         PeerState::Up(Channel::Fabric(connection)) => cx.fabric.push_control(*connection, record),
         PeerState::Unmet { .. } => false,
         PeerState::Up(Channel::Loopback) | PeerState::Failed(_) => true,
-    }
-}
-
-/// Puts something behind what waits for a peer already. Progress pushes it, and contacts a peer
-/// that has not been met.
-pub(crate) fn enqueue(cx: &mut Cx, to: u32, entry: BacklogEntry) {
-    let Some(peer) = cx.peers.get(to) else {
-        return;
-    };
-    let uncontacted = match peer.state {
-        PeerState::Failed(_) | PeerState::Up(Channel::Loopback) => return,
-        PeerState::Unmet { connecting } => !connecting,
-        PeerState::Up(_) => false,
-    };
-    peer.backlog.push_back(entry);
-    if !core::mem::replace(&mut peer.listed, true) {
-        cx.peers.backlogged.push(to);
-    }
-    if uncontacted && !cx.peers.to_contact.contains(&to) {
-        cx.peers.to_contact.push(to);
     }
 }

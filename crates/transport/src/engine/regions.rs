@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 
 use limic_records::Done;
-use limic_shm::bytes::Parts;
+use limic_shm::bytes::LooseMemory;
 use limic_shm::owner::region::{RegionTable, RegionTerms};
 use limic_shm::ring::Mapped;
 use limic_shm::segment::OwnSegment;
@@ -23,7 +23,7 @@ use crate::{Error, Result};
 
 /// One region.
 struct Region {
-    memory: Parts,
+    memory: LooseMemory,
     access: Access,
     /// The offset by which peers name the first byte.
     origin: u64,
@@ -91,7 +91,7 @@ impl Regions {
     ) -> Result<(RegionId, u64)> {
         let key = self.new_key(segment, exposure.key)?;
         let region = Region {
-            memory: Parts::new(exposure.memory, exposure.capacity),
+            memory: LooseMemory::new(exposure.memory, exposure.capacity),
             access: exposure.access,
             origin: exposure.origin,
             key,
@@ -303,7 +303,7 @@ mod tests {
         regions.own.insert(
             0,
             Region {
-                memory: Parts::new(RawSliceMut::from(memory), None),
+                memory: LooseMemory::new(RawSliceMut::from(memory), None),
                 access: Access::BOTH,
                 origin,
                 key: 7,

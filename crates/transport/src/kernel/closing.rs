@@ -36,9 +36,9 @@ impl KernelEngine {
             self.requests.leak_abandoned();
         }
         self.end_all(|operation| match operation {
-            Operation::Send(sending) => gone(sending.to),
+            Operation::Send(sending) => PeerFailure::Closed.of(Peer(sending.to)),
             Operation::Receive(receiving) => match receiving.selector.source {
-                Some(peer) => gone(peer.0),
+                Some(peer) => PeerFailure::Closed.of(peer),
                 None => Error::Cancelled,
             },
             Operation::Over => Error::Cancelled,
@@ -63,7 +63,7 @@ impl KernelEngine {
         self.module = None;
         self.queue.backlog.clear();
         self.queue.waiting.clear();
-        self.taken.clear();
+        self.claims.clear();
         for slot in self.requests.slots() {
             let operation = self.requests.get(slot);
             if !matches!(operation, Operation::Over) {
@@ -81,23 +81,10 @@ impl KernelEngine {
 
     /// Takes back what has not matched, and what has and does not end.
     fn withdraw(&mut self) {
-        let ids: Vec<_> = self
-            .requests
-            .slots()
-            .into_iter()
-            .map(|slot| self.requests.id(slot))
-            .collect();
-        for id in ids {
+        for id in self.requests.ids() {
             let slot = self.requests.find(id);
-            let inside = slot.is_some_and(|slot| {
-                let place = match self.requests.get(slot) {
-                    Operation::Send(sending) => sending.place,
-                    Operation::Receive(receiving) => receiving.place,
-                    Operation::Over => return false,
-                };
-                matches!(place, Place::Module(_))
-            });
-            if inside {
+            let place = slot.and_then(|slot| self.requests.get(slot).place());
+            if let Some(Place::Module(_)) = place {
                 // It can only be unknown, and it was found just now.
                 let _ = self.cancel(id);
             }
@@ -121,13 +108,6 @@ impl KernelEngine {
             }
         }
         self.collect();
-    }
-}
-
-fn gone(peer: u32) -> Error {
-    Error::PeerFailed {
-        peer: Peer(peer),
-        why: PeerFailure::Closed,
     }
 }
 

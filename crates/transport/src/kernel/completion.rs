@@ -5,6 +5,7 @@ use limic_policy::{Path, select};
 
 use super::{KernelEngine, Operation};
 use crate::engine::envelope::{Envelope, Told};
+use crate::engine::request::sent;
 use crate::error::Outcome;
 use crate::{Error, Peer};
 
@@ -52,7 +53,11 @@ impl KernelEngine {
     /// The outcome of a send.
     pub(super) fn sent(&mut self, to: u32, tag: u64, len: u64, ended: Option<Ended>) -> Outcome {
         match ended.map_or(libc::EIO, |ended| ended.errno) {
-            0 => Ok(self.note_sent(to, tag, len)),
+            0 => {
+                let path = select::module::path(len);
+                self.counters.sent(self.peers.row(to), path, len);
+                sent(to, tag, len)
+            }
             libc::ECANCELED => Err(Error::Cancelled),
             libc::EPIPE => Err(self.failed(to)),
             errno => Err(Error::System {

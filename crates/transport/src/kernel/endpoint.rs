@@ -1,7 +1,7 @@
 //! The endpoint that users open.
 
 use super::KernelEngine;
-use crate::endpoints::{Opened, calls};
+use crate::endpoints::{Inner, calls};
 use crate::engine_cell::{Freed, Frees};
 use crate::polling::poll_until;
 use crate::raw::{
@@ -22,7 +22,7 @@ use crate::{Error, Peer, Result, Selector, Status, Tag};
 ///
 /// Loans are memory of the process, and copied like other messages. Regions stay pinned as long as
 /// they are exposed, so that all of their memory has to be there, and RLIMIT_MEMLOCK bounds them.
-pub struct KernelEndpoint(Opened<KernelEngine>);
+pub struct KernelEndpoint(Inner<KernelEngine>);
 
 calls!(KernelEndpoint, requests);
 
@@ -44,7 +44,7 @@ impl KernelEndpoint {
         let engine = KernelEngine::open(settings)?;
         let wake = engine.wake.try_clone();
         let wake = wake.map_err(|error| Error::system("duplicating a descriptor", error))?;
-        Ok(Self(Opened::new(engine, wake)))
+        Ok(Self(Inner::new(engine, wake)))
     }
 }
 

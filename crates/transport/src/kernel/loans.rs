@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use limic_policy::ByteSize;
 
 use super::KernelEngine;
+use crate::engine::request::sent;
 use crate::raw::{Hold, Posted, RawLoan, RawLoaned, RawSlice};
-use crate::{Error, Peer, Result, Selector, Status, Tag};
+use crate::{Error, Peer, Result, Selector, Tag};
 
 /// What is lent.
 pub(super) struct Loans {
@@ -96,12 +97,7 @@ impl KernelEngine {
             Posted::Done(outcome) => Ok(Posted::Done(outcome)),
             Posted::Pending(id) => {
                 self.abandon(id, Box::new(room));
-                Ok(Posted::Done(Ok(Status {
-                    peer: to,
-                    tag,
-                    len: slice.len as u64,
-                    immediate: None,
-                })))
+                Ok(Posted::Done(sent(to.0, tag.0, slice.len as u64)))
             }
         }
     }

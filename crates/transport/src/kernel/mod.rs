@@ -12,6 +12,7 @@
 //! access, `loans`, `waiting`, `closing`. There is no shared segment and no socket: all that two
 //! endpoints have in common is the module.
 
+mod claims;
 mod closing;
 mod completion;
 mod endpoint;
@@ -23,14 +24,14 @@ mod receive;
 mod region_directory;
 mod regions;
 mod send;
-mod taken;
 mod waiting;
 
 use std::os::fd::OwnedFd;
 
 use limic_bootstrap::launcher;
 use limic_copy::{
-    Access, CopyEngine, Group, KmodPair, KmodPeer, LocalSlice, Messages, News, RemoteRange,
+    Access, CallError, CopyEngine, Ended, Group, KmodPair, KmodPeer, LocalSlice, Messages, News,
+    Posted as InModule, RemoteRange,
 };
 use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 use limic_shm::process::Process;
@@ -39,15 +40,16 @@ use rustix::event::epoll;
 use crate::counters::{self, Counters, Recorder, Traffic};
 use crate::engine::matching::deaths::Deaths;
 use crate::engine::request::{OperationKind, Requests, Slot};
+use crate::error::Outcome;
 use crate::settings::Settings;
 use crate::{Address, Error, Result, Selector};
 
+use claims::Claims;
 pub use endpoint::KernelEndpoint;
 use loans::Loans;
 use peers::Peers;
 use queue::Queue;
 use regions::Regions;
-use taken::Taken;
 
 /// Requests in the module at a time. Further ones wait in this process.
 const SLOTS: u32 = 1024;
@@ -80,6 +82,17 @@ enum Place {
     Here,
 }
 
+impl Operation {
+    /// Where it is, unless it is over.
+    fn place(&self) -> Option<Place> {
+        match self {
+            Self::Send(sending) => Some(sending.place),
+            Self::Receive(receiving) => Some(receiving.place),
+            Self::Over => None,
+        }
+    }
+}
+
 struct Sending {
     to: u32,
     tag: u64,
@@ -110,7 +123,7 @@ pub(crate) struct KernelEngine {
     peers: Peers,
     requests: Requests<Operation>,
     queue: Queue,
-    taken: Taken,
+    claims: Claims,
     deaths: Deaths,
     regions: Regions,
     loans: Loans,
@@ -145,6 +158,15 @@ impl Module {
             None
         }
     }
+}
+
+/// What became of a request that was offered to the module.
+enum Offered {
+    Over(Outcome),
+    /// In this slot of the module.
+    Queued(u32),
+    /// Not now: all slots are in use, or the module has no room for it.
+    Busy,
 }
 
 impl core::fmt::Debug for KernelEngine {
@@ -194,7 +216,7 @@ impl KernelEngine {
             peers,
             requests: Requests::new(),
             queue: Queue::default(),
-            taken: Taken::default(),
+            claims: Claims::default(),
             deaths: Deaths::default(),
             regions,
             loans: Loans::new(settings.loan_bytes()),
@@ -229,6 +251,27 @@ impl KernelEngine {
         self.move_on(before, news)
     }
 
+    /// Hands a request to the module; `end` makes its outcome if it is over at once. One trap.
+    fn offer(
+        &mut self,
+        call: impl FnOnce(&Messages, u32) -> core::result::Result<InModule, CallError>,
+        end: impl FnOnce(&mut Self, Option<Ended>) -> Outcome,
+    ) -> core::result::Result<Offered, CallError> {
+        let Some(module) = &mut self.module else {
+            return Ok(Offered::Busy);
+        };
+        let Some(slot) = module.take() else {
+            return Ok(Offered::Busy);
+        };
+        let called = call(&module.messages, slot);
+        if called == Ok(InModule::Pending) {
+            return Ok(Offered::Queued(slot));
+        }
+        let ended = module.messages.ended(slot);
+        module.free.push(slot);
+        called.map(|_| Offered::Over(end(self, ended)))
+    }
+
     fn move_on(&mut self, before: News, news: News) -> bool {
         let mut moved = false;
         if news.completions != before.completions {
@@ -237,7 +280,7 @@ impl KernelEngine {
         if self.queue.look || news.arrivals != before.arrivals {
             self.queue.look = false;
             moved |= self.serve();
-            self.put_aside();
+            self.keep_reserved();
         }
         if news.departures != before.departures {
             moved |= self.look_who_left();

@@ -7,8 +7,9 @@ use limic_copy::{CopyEngine, CopyError, LocalSliceMut, RefusalReason, RemoteRang
 use super::region_directory::{DirectoryEntry, WORDS};
 use super::regions::MOST;
 use super::{KernelEngine, local};
+use crate::engine::request::sent;
 use crate::raw::{Access, Posted, RawSlice, RawSliceMut};
-use crate::{Error, Peer, Result, Status, Tag};
+use crate::{Error, Peer, Result};
 
 impl KernelEngine {
     /// A region of a peer, as it lists it: as it was read before, or read anew.
@@ -90,14 +91,7 @@ impl KernelEngine {
                 slices(module, &[range])
             };
             match copied {
-                Ok(_) => {
-                    return Ok(Posted::Done(Ok(Status {
-                        peer: Peer(peer),
-                        tag: Tag(0),
-                        len,
-                        immediate: None,
-                    })));
-                }
+                Ok(_) => return Ok(Posted::Done(sent(peer, 0, len))),
                 Err(error) => {
                     let stale = matches!(&error, CopyError::PeerGone)
                         || matches!(&error, CopyError::Refused(it) if it.reason == RefusalReason::NotExposed);

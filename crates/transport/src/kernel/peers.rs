@@ -88,10 +88,7 @@ impl KernelEngine {
         let address = Address::from_bytes(bytes)?;
         let number = self.peers.len();
         let rank = match read(&address) {
-            _ if !address.is_local() => Err(Error::PeerFailed {
-                peer: Peer(number),
-                why: PeerFailure::OtherNode,
-            }),
+            _ if !address.is_local() => Err(PeerFailure::OtherNode.of(Peer(number))),
             None => Err(no_path(
                 number,
                 "it is no endpoint of the kernel module: open it as KernelEndpoint too",
@@ -173,10 +170,7 @@ impl KernelEngine {
         let closed = self.module.is_none();
         let entry = self.entry(peer)?;
         if closed {
-            return Err(Error::PeerFailed {
-                peer: Peer(peer),
-                why: PeerFailure::Closed,
-            });
+            return Err(PeerFailure::Closed.of(Peer(peer)));
         }
         entry.rank.clone()
     }
@@ -186,10 +180,7 @@ impl KernelEngine {
     pub(super) fn error(&mut self, peer: u32, why: CallError) -> Error {
         match why {
             CallError::Gone => self.failed(peer),
-            CallError::Absent => Error::PeerFailed {
-                peer: Peer(peer),
-                why: PeerFailure::Unreachable,
-            },
+            CallError::Absent => PeerFailure::Unreachable.of(Peer(peer)),
             CallError::LockedMemory => Error::NoMemory(why.to_string()),
             CallError::BadAddress => Error::System {
                 what: "memory of a message (mapped, and no shared mapping of a file?)",
@@ -213,10 +204,7 @@ impl KernelEngine {
         match self.what_became_of(peer) {
             Some(why) => {
                 self.fail(peer, why.clone());
-                Error::PeerFailed {
-                    peer: Peer(peer),
-                    why,
-                }
+                why.of(Peer(peer))
             }
             None => no_path(
                 peer,
@@ -292,10 +280,8 @@ impl KernelEngine {
             self.deaths.report_later(number, why.clone());
         }
         for slot in ended {
-            let peer = Peer(number);
-            let why = why.clone();
-            self.requests
-                .complete(slot, Err(Error::PeerFailed { peer, why }));
+            let error = why.clone().of(Peer(number));
+            self.requests.complete(slot, Err(error));
         }
     }
 
@@ -303,10 +289,7 @@ impl KernelEngine {
     pub(super) fn attach(&mut self, peer: u32) -> Result<bool> {
         self.rank(peer)?;
         match self.what_became_of(peer) {
-            Some(why) => Err(Error::PeerFailed {
-                peer: Peer(peer),
-                why,
-            }),
+            Some(why) => Err(why.of(Peer(peer))),
             None => Ok(true),
         }
     }

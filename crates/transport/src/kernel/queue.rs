@@ -11,8 +11,7 @@ use std::collections::VecDeque;
 use limic_copy::{Found, Wanted};
 use limic_shm::bytes::ReceiveBuffer;
 
-use super::receive::Offered;
-use super::{KernelEngine, Operation, Place};
+use super::{KernelEngine, Offered, Operation, Place};
 use crate::engine::request::Slot;
 use crate::error::Outcome;
 use crate::{Result, Selector, Tag};
@@ -151,11 +150,11 @@ impl KernelEngine {
         let source = selector.source.filter(|_| !behind && !probing);
         if let Some(peer) = source {
             match self.offer_receive(peer, wanted, into)? {
-                Offered::Over(outcome) => return Ok(Some(Served::Over(outcome))),
-                Offered::Queued(number) => return Ok(Some(Served::InModule(number))),
-                Offered::Unpinned => return Ok(None),
+                Some(Offered::Over(outcome)) => return Ok(Some(Served::Over(outcome))),
+                Some(Offered::Queued(number)) => return Ok(Some(Served::InModule(number))),
+                None => return Ok(None),
                 // Its message may be here all the same.
-                Offered::Busy => {}
+                Some(Offered::Busy) => {}
             }
         }
         let Some(found) = self.look_for(wanted, !behind)? else {

@@ -1,26 +1,14 @@
 //! Receives. Those from one peer go to the module; those from any source, and those that could
 //! overtake one, wait in this process (`queue`).
 
-use limic_copy::{CallError, Found, LocalSliceMut, Messages, Posted as InModule, Wanted};
+use limic_copy::{CallError, Found, LocalSliceMut, Messages, Wanted};
 use limic_shm::bytes::ReceiveBuffer;
 
-use super::{KernelEngine, Operation, Place, Receiving};
+use super::{KernelEngine, Offered, Operation, Place, Receiving};
 use crate::engine::request::Slot;
 use crate::error::{Outcome, PeerFailure};
 use crate::raw::{ClaimId, Posted, RawSliceMut};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
-
-/// What became of a receive that was offered to the module.
-pub(super) enum Offered {
-    Over(Outcome),
-    /// In this slot of the module.
-    Queued(u32),
-    /// No slot is free.
-    Busy,
-    /// The module may not pin so much, or not this memory: the receive has to find its message by
-    /// probes, and be second.
-    Unpinned,
-}
 
 impl KernelEngine {
     /// A selector in the module's words.
@@ -29,10 +17,7 @@ impl KernelEngine {
             Some(peer) => Some(self.rank(peer.0)?),
             None if self.module.is_none() => {
                 // Nobody can send to a closed endpoint: it names itself as the one that is gone.
-                return Err(Error::PeerFailed {
-                    peer: self.myself(),
-                    why: PeerFailure::Closed,
-                });
+                return Err(PeerFailure::Closed.of(self.myself()));
             }
             None => None,
         };
@@ -53,7 +38,7 @@ impl KernelEngine {
         into: &[RawSliceMut],
     ) -> Result<Posted> {
         let wanted = self.wanted(selector)?;
-        self.put_aside();
+        self.keep_reserved();
         // SAFETY: the caller's promise is the buffer's invariant.
         let into = unsafe { ReceiveBuffer::new(into) };
         let behind = self.waits_before(selector, self.queue.waiting.len());
@@ -61,16 +46,16 @@ impl KernelEngine {
         if !behind {
             match selector.source {
                 Some(peer) => match self.offer_receive(peer, wanted, &into)? {
-                    Offered::Over(outcome) => return Ok(Posted::Done(outcome)),
-                    Offered::Queued(number) => {
+                    Some(Offered::Over(outcome)) => return Ok(Posted::Done(outcome)),
+                    Some(Offered::Queued(number)) => {
                         let slot = self.insert(selector, into, Place::Module(number), false);
                         if let Some(module) = &mut self.module {
                             module.posted.push((number, slot));
                         }
                         return Ok(Posted::Pending(self.requests.id(slot)));
                     }
-                    Offered::Busy => {}
-                    Offered::Unpinned => probing = true,
+                    Some(Offered::Busy) => {}
+                    None => probing = true,
                 },
                 None => match self.look_for(wanted, true)? {
                     Some(found) => return Ok(Posted::Done(self.fetch(found, &into))),
@@ -101,40 +86,27 @@ impl KernelEngine {
         }))
     }
 
-    /// Hands a receive to the module. One trap.
+    /// Hands a receive to the module. One trap. `None`: the module may not pin so much, or not this
+    /// memory, so that the receive has to find its message by probes, and be second.
     pub(super) fn offer_receive(
         &mut self,
         peer: Peer,
         wanted: Wanted,
         into: &ReceiveBuffer,
-    ) -> Result<Offered> {
+    ) -> Result<Option<Offered>> {
         if into.slices().len() > Messages::SLICES {
-            return Ok(Offered::Unpinned);
+            return Ok(None);
         }
-        let Some(module) = &mut self.module else {
-            return Ok(Offered::Busy);
-        };
-        let Some(number) = module.take() else {
-            return Ok(Offered::Busy);
-        };
-        let slices = room(into);
-        // SAFETY: the request keeps the buffer, which is writable by its invariant, until it is
-        // over.
-        match unsafe { module.messages.recv(number, wanted, &slices) } {
-            Ok(InModule::Pending) => Ok(Offered::Queued(number)),
-            Ok(InModule::Done) => {
-                let ended = module.messages.ended(number);
-                module.free.push(number);
-                let outcome = self.received(into.len(), Some(peer), ended);
-                Ok(Offered::Over(outcome))
-            }
-            Err(why) => {
-                module.free.push(number);
-                match why {
-                    CallError::LockedMemory | CallError::BadAddress => Ok(Offered::Unpinned),
-                    why => Err(self.error(peer.0, why)),
-                }
-            }
+        let offered = self.offer(
+            // SAFETY: the request keeps the buffer, which is writable by its invariant, until it is
+            // over.
+            |messages, slot| unsafe { messages.recv(slot, wanted, &room(into)) },
+            |engine, ended| engine.received(into.len(), Some(peer), ended),
+        );
+        match offered {
+            Ok(offered) => Ok(Some(offered)),
+            Err(CallError::LockedMemory | CallError::BadAddress) => Ok(None),
+            Err(why) => Err(self.error(peer.0, why)),
         }
     }
 
@@ -190,10 +162,7 @@ impl KernelEngine {
     fn report_a_death(&mut self) -> Result<()> {
         match self.deaths.take() {
             None => Ok(()),
-            Some((peer, why)) => Err(Error::PeerFailed {
-                peer: Peer(peer),
-                why,
-            }),
+            Some((peer, why)) => Err(why.of(Peer(peer))),
         }
     }
 
@@ -201,7 +170,7 @@ impl KernelEngine {
     fn see(&mut self, selector: &Selector, take: bool) -> Result<Option<Found>> {
         let wanted = self.wanted(selector)?;
         self.poll();
-        self.put_aside();
+        self.keep_reserved();
         loop {
             let Some(found) = self.look_for(wanted, false)? else {
                 if selector.source.is_none() {
@@ -240,7 +209,7 @@ impl KernelEngine {
     /// The oldest message that fits, taken out of matching.
     pub(super) fn claim(&mut self, selector: &Selector) -> Result<Option<(Status, ClaimId)>> {
         let found = self.see(selector, true)?;
-        Ok(found.map(|found| (self.status(&found), self.taken.claimed(&found))))
+        Ok(found.map(|found| (self.status(&found), self.claims.claimed(&found))))
     }
 
     /// Receives a claimed message.
@@ -252,7 +221,7 @@ impl KernelEngine {
         claim: ClaimId,
         into: &[RawSliceMut],
     ) -> Result<Posted> {
-        let found = self.taken.take(claim).ok_or(Error::UnknownRequest)?;
+        let found = self.claims.take(claim).ok_or(Error::UnknownRequest)?;
         // SAFETY: the caller's promise is the buffer's invariant.
         let into = unsafe { ReceiveBuffer::new(into) };
         Ok(Posted::Done(self.fetch(found, &into)))
@@ -290,13 +259,13 @@ impl KernelEngine {
 
     /// Keeps messages with this tag out of matching.
     pub(super) fn reserve_tags(&mut self, tag: u64, mask: u64) {
-        self.taken.put_aside(tag, mask);
+        self.claims.reserve(tag, mask);
         self.queue.look = true;
     }
 
     /// Takes what is to be kept out of matching out of it. A trap for each, and one more.
-    pub(super) fn put_aside(&mut self) {
-        let Some((tag, mask)) = self.taken.aside() else {
+    pub(super) fn keep_reserved(&mut self) {
+        let Some((tag, mask)) = self.claims.reserved() else {
             return;
         };
         let wanted = Wanted {
@@ -306,14 +275,14 @@ impl KernelEngine {
         };
         while let Ok(Some(found)) = self.look_for(wanted, true) {
             let status = self.status(&found);
-            let claim = self.taken.claimed(&found);
-            self.taken.keep(status, claim);
+            let claim = self.claims.claimed(&found);
+            self.claims.keep(status, claim);
         }
     }
 
     /// The oldest message that was kept out of matching.
     pub(super) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
-        self.taken.next_kept()
+        self.claims.next_kept()
     }
 }
 

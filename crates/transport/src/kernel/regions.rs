@@ -9,12 +9,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 
 use limic_copy::{Access as Reach, CopyEngine, LocalSlice, RemoteRange};
-use limic_shm::bytes::Parts;
+use limic_shm::bytes::LooseMemory;
 
 use super::KernelEngine;
 use super::region_directory::{DirectoryEntry, WORDS};
 use crate::raw::{Access, RawSliceMut, RegionId, part};
-use crate::{Address, Error, Result};
+use crate::{Address, Error, PeerFailure, Result};
 
 /// Regions of one endpoint, at most.
 pub(super) const MOST: usize = 512;
@@ -23,7 +23,7 @@ pub(super) struct Own {
     pub(super) listed: DirectoryEntry,
     /// Its entry of the list.
     entry: usize,
-    memory: Parts,
+    memory: LooseMemory,
 }
 
 /// The regions of this endpoint.
@@ -62,7 +62,7 @@ impl Regions {
 impl KernelEngine {
     /// Exposes memory under a random key.
     pub(super) fn expose(&mut self, memory: Vec<u8>) -> Result<(RegionId, u64)> {
-        let memory = Parts::of(memory);
+        let memory = LooseMemory::of(memory);
         let exposed = self.expose_keyed(memory, None, Access::BOTH, 0);
         if exposed.is_err() {
             // SAFETY: it was not exposed.
@@ -87,22 +87,18 @@ impl KernelEngine {
         if let Some(key) = key.filter(taken) {
             return Err(Error::KeyInUse { key });
         }
-        self.expose_keyed(Parts::new(memory, None), key, access, origin)
+        self.expose_keyed(LooseMemory::new(memory, None), key, access, origin)
     }
 
     fn expose_keyed(
         &mut self,
-        memory: Parts,
+        memory: LooseMemory,
         key: Option<u64>,
         access: Access,
         origin: u64,
     ) -> Result<(RegionId, u64)> {
         let Some(module) = &self.module else {
-            let peer = self.myself();
-            return Err(Error::PeerFailed {
-                peer,
-                why: crate::error::PeerFailure::Closed,
-            });
+            return Err(PeerFailure::Closed.of(self.myself()));
         };
         let Some(entry) = self.regions.free.pop() else {
             return Err(Error::NoMemory(format!(

@@ -1,24 +1,14 @@
 //! Sends: the module copies, keeps or queues them; what it cannot take waits here.
 
-use limic_copy::{CallError, Messages, Posted as InModule};
+use limic_copy::{CallError, Messages};
 use limic_policy::select;
 use limic_shm::bytes::{SendBuffer, total};
 
-use super::{KernelEngine, Operation, Place, Sending, local};
-use crate::error::Outcome;
+use super::{KernelEngine, Offered, Operation, Place, Sending, local};
 use crate::raw::{Posted, RawSlice, RequestId};
-use crate::{Error, Peer, Result, Status, Tag};
+use crate::{Error, Result};
 
 const _: () = assert!(select::module::LONGEST_KEPT <= Messages::BUFFERED);
-
-/// What became of a send that was offered to the module.
-enum Offered {
-    Over(Outcome),
-    /// In this slot of the module.
-    Queued(u32),
-    /// Not now: all slots are in use, the receiver's queue is full, or too much is pinned.
-    Busy,
-}
 
 impl KernelEngine {
     /// Starts a send.
@@ -48,7 +38,7 @@ impl KernelEngine {
         {
             // SAFETY: the caller's promise, and what was gathered is kept until the request is
             // over.
-            match unsafe { self.offer((to, rank), tag, immediate, data) }? {
+            match unsafe { self.offer_send((to, rank), tag, immediate, data) }? {
                 Offered::Over(outcome) => return Ok(Posted::Done(outcome)),
                 Offered::Queued(slot) => place = Place::Module(slot),
                 Offered::Busy => {}
@@ -94,7 +84,7 @@ impl KernelEngine {
         }
         // SAFETY: readable during the call, by the caller; a send that the module keeps is over
         // when it returns.
-        let offered = unsafe { self.offer((to, rank), tag, immediate, data) };
+        let offered = unsafe { self.offer_send((to, rank), tag, immediate, data) };
         matches!(offered, Ok(Offered::Over(Ok(_))))
     }
 
@@ -102,7 +92,7 @@ impl KernelEngine {
     ///
     /// # Safety
     /// As [`post_send`](Self::post_send).
-    unsafe fn offer(
+    unsafe fn offer_send(
         &mut self,
         (to, rank): (u32, u32),
         tag: u64,
@@ -110,37 +100,22 @@ impl KernelEngine {
         data: &[RawSlice],
     ) -> Result<Offered> {
         let len = total(data);
-        let Some(module) = &mut self.module else {
-            return Ok(Offered::Busy);
-        };
-        let Some(slot) = module.take() else {
-            return Ok(Offered::Busy);
-        };
-        let buffered = select::module::is_kept(len);
-        let slices = local(data);
-        // SAFETY: the caller's promise.
-        let called = unsafe {
-            module
-                .messages
-                .send(slot, rank, tag, immediate, &slices, buffered)
-        };
-        match called {
-            Ok(InModule::Pending) => Ok(Offered::Queued(slot)),
-            Ok(InModule::Done) => {
-                let ended = module.messages.ended(slot);
-                module.free.push(slot);
-                Ok(Offered::Over(self.sent(to, tag, len, ended)))
+        let offered = self.offer(
+            |messages, slot| {
+                let (slices, buffered) = (local(data), select::module::is_kept(len));
+                // SAFETY: the caller's promise.
+                unsafe { messages.send(slot, rank, tag, immediate, &slices, buffered) }
+            },
+            |engine, ended| engine.sent(to, tag, len, ended),
+        );
+        let module = self.module.as_ref();
+        match offered {
+            Err(CallError::Full) => Ok(Offered::Busy),
+            // What is pinned now is let go some time.
+            Err(CallError::LockedMemory) if module.is_some_and(|it| !it.posted.is_empty()) => {
+                Ok(Offered::Busy)
             }
-            Err(why) => {
-                module.free.push(slot);
-                let pinned = !module.posted.is_empty();
-                match why {
-                    CallError::Full => Ok(Offered::Busy),
-                    // What is pinned now is let go some time.
-                    CallError::LockedMemory if pinned => Ok(Offered::Busy),
-                    why => Err(self.error(to, why)),
-                }
-            }
+            offered => offered.map_err(|why| self.error(to, why)),
         }
     }
 
@@ -162,7 +137,7 @@ impl KernelEngine {
             let offered = self.rank(to).and_then(|rank| {
                 // SAFETY: the request is not over, so its buffer is readable by the invariant of
                 // `SendBuffer`.
-                unsafe { self.offer((to, rank), tag, immediate, &slices) }
+                unsafe { self.offer_send((to, rank), tag, immediate, &slices) }
             });
             match offered {
                 Ok(Offered::Busy) => {
@@ -194,25 +169,11 @@ impl KernelEngine {
         }
     }
 
-    /// Counts a send, and gives its status.
-    pub(super) fn note_sent(&mut self, to: u32, tag: u64, len: u64) -> Status {
-        self.counters
-            .sent(self.peers.row(to), select::module::path(len), len);
-        Status {
-            peer: Peer(to),
-            tag: Tag(tag),
-            len,
-            immediate: None,
-        }
-    }
-
     /// Asks that a request be cancelled.
     pub(super) fn cancel(&mut self, id: RequestId) -> Result<()> {
         let slot = self.requests.find(id).ok_or(Error::UnknownRequest)?;
-        let place = match self.requests.get(slot) {
-            Operation::Send(sending) => sending.place,
-            Operation::Receive(receiving) => receiving.place,
-            Operation::Over => return Ok(()),
+        let Some(place) = self.requests.get(slot).place() else {
+            return Ok(());
         };
         match (place, &self.module) {
             (Place::Module(number), Some(module)) => {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use limic_shm::bytes::{Parts, ReceiveBuffer, SendBuffer};
+use limic_shm::bytes::{LooseMemory, ReceiveBuffer, SendBuffer};
 
 use crate::engine::envelope::{Envelope, Told};
 use crate::engine::request::{Operation, Requests as Table, Slot, sent};
@@ -20,11 +20,11 @@ pub(super) enum Task {
 
 /// A vector whose bytes are known by their address alone.
 #[derive(Debug)]
-pub(super) struct Memory(pub(super) Parts);
+pub(super) struct Memory(pub(super) LooseMemory);
 
 impl Memory {
     pub(super) fn new(bytes: Vec<u8>) -> Self {
-        Self(Parts::of(bytes))
+        Self(LooseMemory::of(bytes))
     }
 
     pub(super) fn into_vec(self) -> Vec<u8> {

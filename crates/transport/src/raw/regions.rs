@@ -1,6 +1,6 @@
 //! Regions: their names, and what peers may do with them.
 
-use limic_shm::bytes::{Parts, RawSliceMut};
+use limic_shm::bytes::{LooseMemory, RawSliceMut};
 
 use crate::{Error, Result};
 
@@ -54,7 +54,7 @@ impl Access {
 ///
 /// # Errors
 /// [`Error::OutOfRegion`].
-pub(crate) fn part(memory: &Parts, offset: u64, len: usize) -> Result<RawSliceMut> {
+pub(crate) fn part(memory: &LooseMemory, offset: u64, len: usize) -> Result<RawSliceMut> {
     let (len, region) = (len as u64, memory.len());
     memory.get(offset, len).ok_or(Error::OutOfRegion {
         offset,

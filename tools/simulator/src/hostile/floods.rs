@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use limic::raw::{Messages, Posted, RawSlice, Requests};
 use limic::{HybridEndpoint, Peer, Tag};
-use limic_shm::control::Channel;
+use limic_shm::control::Socket;
 
 use super::{all_over, note};
 use crate::schedule::give_way;
@@ -53,7 +53,7 @@ fn connections(me: usize, victim: usize) {
     sim::with(|sim| sim.processes[me].hurries = true);
     while !sim::with(|sim| all_over(sim, me)) {
         for _ in 0..sim::with(|sim| sim.rng.usize(1..256)) {
-            let Some(Ok(channel)) = id.map(Channel::connect) else {
+            let Some(Ok(channel)) = id.map(Socket::connect) else {
                 break;
             };
             held.push_back(channel);

@@ -28,7 +28,7 @@ impl Engine {
         // SAFETY: the caller's promise.
         let posted = unsafe { send::post(&mut self.cx, to, tag, options, data) };
         // It may wait for a first contact.
-        if !self.cx.peers.to_contact.is_empty() {
+        if self.cx.peers.has_to_contact() {
             connections::contact_peers(&mut self.cx);
         }
         posted

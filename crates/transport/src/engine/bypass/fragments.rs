@@ -2,9 +2,8 @@
 //! into the receive buffer as soon as it is there, past the table of requests (`receive`).
 
 use limic_policy::select::LONGEST_RECYCLED;
-use limic_pools::staging::BufferDescriptor;
 use limic_records as frame;
-use limic_shm::bytes::{ReceiveBuffer, Source, word_at, words};
+use limic_shm::bytes::{ReceiveBuffer, Source, word_at};
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 use limic_shm::segment::STAGING_PAGE;
@@ -20,9 +19,9 @@ const PEEKS: u32 = 256;
 /// The length of a message that begins with this record, if its fragments may go straight into the
 /// buffer.
 pub(crate) fn eager_length(record: &impl Source, into: &ReceiveBuffer) -> Option<u64> {
-    let (len, stalled) = frame::fragmented_from(word_at(record, 0));
+    let (len, waited) = frame::fragmented_from(word_at(record, 0));
     let fits = (1..=LONGEST_RECYCLED.min(into.len())).contains(&len);
-    (fits && !stalled).then_some(len)
+    (fits && !waited).then_some(len)
 }
 
 /// Takes the fragments of a message that has begun, as long as they come one behind the other.
@@ -43,17 +42,18 @@ pub(crate) fn take(
     let mut at = 0;
     let mut peeks = 0;
     while at < len && peeks < most {
-        let descriptor = match ring.peek() {
+        let staged = match ring.peek() {
             Ok(None) => {
                 core::hint::spin_loop();
                 peeks += 1;
                 continue;
             }
-            Ok(Some(record)) if record.kind == frame::FRAGMENT_STAGED && record.length() == 16 => {
-                BufferDescriptor::from(words::<2>(&record))
-            }
+            Ok(Some(record)) => frame::eager_fragment(record.kind, &record),
+            Err(_) => None,
+        };
+        let Some(descriptor) = staged else {
             // Bytes in a record, or another record: the receive is posted.
-            _ => break,
+            break;
         };
         let bytes = descriptor.len();
         if bytes == 0 || bytes > len - at {

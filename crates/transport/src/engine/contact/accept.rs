@@ -24,11 +24,11 @@ pub(crate) fn accept_connections(cx: &mut Cx) -> bool {
 
 fn accept(cx: &mut Cx, most: usize) -> bool {
     for at in 0..most {
-        let Some(channel) = cx.sockets.accept() else {
+        let Some(socket) = cx.sockets.accept() else {
             return at > 0;
         };
-        let foreign_user = cx.sockets.foreign_user(&channel);
-        let index = cx.sockets.add(channel, None);
+        let foreign_user = cx.sockets.foreign_user(&socket);
+        let index = cx.sockets.add(socket, None);
         match foreign_user {
             Ok(Some(why)) => handshake::refuse(cx, index, &why),
             Err(error) => {

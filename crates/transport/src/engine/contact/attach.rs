@@ -3,10 +3,8 @@
 use std::os::fd::AsFd;
 
 use limic_copy::RemoteProcess;
-use limic_policy::select::{self, LONGEST_EAGER};
+use limic_policy::select::LONGEST_EAGER;
 use limic_policy::{Capabilities, INLINE_CAPACITY, Path};
-use limic_pools::arena::PeerArenas;
-use limic_pools::staging::StagingPair;
 use limic_shm::control::PeerDoorbell;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::wakeup::Waker;
@@ -17,10 +15,9 @@ use limic_topology::CpuSet;
 use crate::counters::Event;
 use crate::engine::control::{counting, locality, spins};
 use crate::engine::cx::Cx;
-use crate::engine::outbound::Outbound;
 use crate::engine::peer::copies::SingleCopy;
 use crate::engine::peer::greeting::{Greeting, Pending};
-use crate::engine::peer::pair::{MappedPeer, Met, ShmPair};
+use crate::engine::peer::pair::{MappedPeer, ShmPair};
 use crate::engine::peer::table::{Channel, PeerState};
 
 /// Why the segment of a peer is not mapped.
@@ -94,34 +91,20 @@ pub(crate) fn map(cx: &mut Cx, peer: u32, pending: &mut Pending) -> Result<(), U
 
 /// Makes the pair out of what was mapped: from here on the two talk to each other.
 pub(crate) fn attach(cx: &mut Cx, peer: u32, index: u32, greeting: &Greeting, mapped: MappedPeer) {
-    let (copies, capabilities) = single_copy(cx, peer, index, greeting);
+    let copies = single_copy(cx, peer, index, greeting);
     let counts = counting::assign_row(cx, peer);
     cx.counters.event(Event::Attached);
     let same_process = greeting.process == limic_copy::same_process::identity();
-    let ring_bytes = mapped.segment.shape().ring_bytes;
-    let longest_record = select::longest_record(ring_bytes, cx.staging.buffer_bytes);
-    let pair = ShmPair::new(Met {
-        out: Outbound::new(
-            mapped.producer,
-            mapped.waker,
-            mapped.doorbell,
-            counts,
-            longest_record,
-        ),
-        staging: StagingPair::new(mapped.segment.staging(), mapped.released),
-        arenas: PeerArenas::new(mapped.loans_released),
-        copies,
-        segment: mapped.segment,
-        my_number: greeting.number,
-        place: (!same_process).then_some(greeting.place),
-        capabilities,
-    });
+    let place = (!same_process).then_some(greeting.place);
+    let buffer_bytes = cx.staging.buffer_bytes;
+    let pair = ShmPair::new(mapped, greeting.number, place, copies, counts, buffer_bytes);
     // A connection before this one may have been put off.
     cx.quarantine.leave(peer);
     cx.peers.up(peer, Channel::Shm(Box::new(pair)));
     locality::update_routes(cx, peer);
     let process = cx.sockets.pid_of(index);
     cx.peers
+        .neighbours
         .runs_on(process, CpuSet::allowed_to(process).as_ref());
     spins::update_spins(cx);
     if cx.identity.place.has_moved() {

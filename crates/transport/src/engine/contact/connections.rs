@@ -3,21 +3,21 @@
 
 use core::time::Duration;
 
-use limic_shm::control::{Channel, ControlError, MAX_MESSAGE, PeerProcess, Received, Sent};
+use limic_shm::control::{ControlError, MAX_MESSAGE, PeerProcess, Received, Sent, Socket};
 use limic_shm::system::{self, Instant};
 
 use super::stop_writer;
 use super::{accept, fabric, failure, handshake};
 use crate::engine::cx::Cx;
 use crate::engine::peer::greeting::{self, Pending};
-use crate::engine::peer::sockets::Happened;
+use crate::engine::peer::sockets::SocketEvent;
 use crate::engine::peer::table::PeerState;
 use crate::error::PeerFailure;
 
 /// Makes the first contact with the peers that messages wait for.
 #[cold]
 pub(crate) fn contact_peers(cx: &mut Cx) {
-    for to in core::mem::take(&mut cx.peers.to_contact) {
+    for to in cx.peers.take_to_contact() {
         if !answer_pending(cx, to) {
             start(cx, to);
         }
@@ -53,13 +53,13 @@ pub(crate) fn start(cx: &mut Cx, to: u32) {
     if !address.is_local() {
         return failure::fail_peer(cx, to, PeerFailure::OtherNode);
     }
-    let connected = Channel::connect(address.id).and_then(|channel| {
-        let foreign_user = cx.sockets.foreign_user(&channel)?;
-        Ok((channel, foreign_user))
+    let connected = Socket::connect(address.id).and_then(|socket| {
+        let foreign_user = cx.sockets.foreign_user(&socket)?;
+        Ok((socket, foreign_user))
     });
     match connected {
         Ok((_, Some(why))) => failure::fail_peer(cx, to, PeerFailure::Refused(why)),
-        Ok((channel, None)) => say_hello(cx, to, channel),
+        Ok((socket, None)) => say_hello(cx, to, socket),
         Err(error) if error.is_temporary() => retry_later(cx, to, &error),
         Err(ControlError::NobodyListens { .. }) => {
             failure::fail_peer(cx, to, PeerFailure::Unreachable);
@@ -68,8 +68,8 @@ pub(crate) fn start(cx: &mut Cx, to: u32) {
     }
 }
 
-fn say_hello(cx: &mut Cx, to: u32, channel: Channel) {
-    let connection = cx.sockets.add(channel, Some(to));
+fn say_hello(cx: &mut Cx, to: u32, socket: Socket) {
+    let connection = cx.sockets.add(socket, Some(to));
     let hello = handshake::greeting(cx, greeting::HELLO, to);
     match handshake::greet(cx, connection, &hello) {
         Ok(()) => {
@@ -110,7 +110,7 @@ fn begin_again(cx: &mut Cx, to: u32) {
     if let PeerState::Unmet { connecting } = &mut peer.state {
         *connecting = false;
     }
-    look_again(cx, to);
+    cx.peers.contact_later(to);
 }
 
 /// Keeps a greeting that cannot be answered, or taken in, now.
@@ -118,15 +118,8 @@ pub(crate) fn keep_greeting(cx: &mut Cx, index: u32, peer: u32, pending: Pending
     if let Some(connection) = cx.sockets.get_mut(index) {
         connection.pending = Some(Box::new(pending));
     }
-    look_again(cx, peer);
+    cx.peers.contact_later(peer);
     say_short(cx, peer, why);
-}
-
-/// Progress looks after the first contact with a peer.
-fn look_again(cx: &mut Cx, peer: u32) {
-    if !cx.peers.to_contact.contains(&peer) {
-        cx.peers.to_contact.push(peer);
-    }
 }
 
 /// Says once that this process is short of something that a first contact needs.
@@ -152,18 +145,16 @@ fn answer_pending(cx: &mut Cx, peer: u32) -> bool {
 
 /// Ends a connection.
 pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
+    let died = cx.sockets.has_died(index);
     let Some(connection) = cx.sockets.remove(index) else {
         return;
     };
-    let Some(peer) = connection.peer else {
+    let (Some(peer), false) = (connection.peer, died) else {
         return;
     };
-    if connection.died {
-        return;
-    }
     // The peer is to see it, though a forked child of this process may hold the socket too, and
     // though a goodbye may have met a full queue.
-    connection.channel.end_sending();
+    connection.socket.end_sending();
     let said_goodbye = connection.said_goodbye;
     // Before the peer is stopped, each split copy under way counts: `fail_peer` takes that back.
     let is_awaited = (said_goodbye || cx.identity.is_closed()) && stop_writer::is_awaited(cx, peer);
@@ -175,7 +166,7 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     // A peer that has said goodbye is in the middle of nothing. A forked child of it may have said
     // that, so what it is in the middle of counts.
     if !said_goodbye || is_awaited {
-        let process = PeerProcess::new(connection.pidfd, connection.channel);
+        let process = PeerProcess::new(connection.pidfd, connection.socket);
         cx.quarantine.enter(peer, connection.pid, process);
     }
 }
@@ -200,12 +191,12 @@ pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
     // may be two events.
     let mut accept = false;
     for event in &events[..count] {
-        match Happened::from(*event) {
-            Happened::Wake => {}
-            Happened::Network => cx.fabric.notice(),
-            Happened::Accept => accept = true,
-            Happened::Readable(index) => read(cx, index, VISIT),
-            Happened::ProcessEnded(index) => end(cx, index),
+        match SocketEvent::from(*event) {
+            SocketEvent::Wake => {}
+            SocketEvent::Network => cx.fabric.notice(),
+            SocketEvent::Accept => accept = true,
+            SocketEvent::Readable(index) => read(cx, index, VISIT),
+            SocketEvent::ProcessEnded(index) => end(cx, index),
         }
     }
     cx.sockets.give_back(events);
@@ -220,7 +211,7 @@ pub(crate) fn poll(cx: &mut Cx, timeout: Option<Duration>) -> bool {
     if let Some(begun) = begun {
         cx.sockets.end_visit(begun);
     }
-    if !cx.peers.to_contact.is_empty() {
+    if cx.peers.has_to_contact() {
         contact_peers(cx);
     }
     failure::release_ended(cx);
@@ -257,7 +248,7 @@ fn read_messages(cx: &mut Cx, index: u32, left: &mut usize) {
             return;
         }
         let peer = connection.peer;
-        match connection.channel.receive(&mut buffer) {
+        match connection.socket.receive(&mut buffer) {
             Ok(Received::Message { len, fds }) => {
                 *left -= 1;
                 handshake::on_message(cx, index, &buffer[..len], fds);
@@ -366,7 +357,7 @@ pub(crate) fn say_goodbye(cx: &mut Cx, deadline: Instant) {
     }
     for connection in cx.sockets.iter() {
         let goodbye = greeting::GOODBYE.to_le_bytes();
-        while let Ok(Sent::WouldBlock) = connection.channel.send(&goodbye, &[]) {
+        while let Ok(Sent::WouldBlock) = connection.socket.send(&goodbye, &[]) {
             if Instant::now() >= deadline {
                 break;
             }

@@ -30,13 +30,13 @@ pub(crate) fn connect(cx: &mut Cx, to: u32) {
         Err(NotBegun::Failed(ConnectionFailure::Short(what))) => {
             connections::retry_with_room(cx, to, &what);
         }
-        Err(NotBegun::Failed(why)) => lost(cx, to, why),
+        Err(NotBegun::Failed(why)) => on_failed(cx, to, why),
     }
 }
 
 /// A connection with a peer has failed. The log has the network's own words, which say more than
 /// those who wait for the peer are told: addresses, errors of the system, times.
-pub(crate) fn lost(cx: &mut Cx, number: u32, why: ConnectionFailure) {
+pub(crate) fn on_failed(cx: &mut Cx, number: u32, why: ConnectionFailure) {
     match why {
         ConnectionFailure::Closed => {}
         _ if cx.peers.has_returned(number) => {

@@ -80,10 +80,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
 
 /// Ends the operations that need a peer.
 fn fail_operations(cx: &mut Cx, number: u32, why: &PeerFailure, died: bool) {
-    let error = Error::PeerFailed {
-        peer: Peer(number),
-        why: why.clone(),
-    };
+    let error = why.clone().of(Peer(number));
     let mut slots = cx.matching.unpost_all(&mut cx.requests, From::Is(number));
     if died && !cx.matching.deaths.any_source_survives() {
         // A receive from any source may have waited for this peer.
@@ -175,8 +172,7 @@ fn forget_offers(cx: &mut Cx, number: u32, why: &PeerFailure) {
         .store()
         .find(true, |message| gone(message) && !in_arena(message));
     for token in claimed {
-        let (peer, why) = (Peer(number), why.clone());
-        unexpected::lose(cx, token, Error::PeerFailed { peer, why });
+        unexpected::lose(cx, token, why.clone().of(Peer(number)));
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn greet(
     let [shared, owner] = cx.memory.segment.fds();
     let fds = [shared, owner, cx.sockets.doorbell().for_peers()];
     let entry = cx.sockets.get(connection).ok_or(ControlError::Closed)?;
-    match entry.channel.send(&greeting.encode(), &fds) {
+    match entry.socket.send(&greeting.encode(), &fds) {
         Ok(Sent::Done) => Ok(()),
         // Nothing was sent before it, so that it is the kernel's memory that is short.
         Ok(Sent::WouldBlock) => Err(ControlError::InFlight),
@@ -180,7 +180,7 @@ fn on_hello(cx: &mut Cx, index: u32, bytes: &[u8], fds: Vec<OwnedFd>) {
 }
 
 /// How long a peer waits to be met while this process has no memory for its segment.
-const PATIENCE: Duration = Duration::from_secs(10);
+const GIVES_UP_AFTER: Duration = Duration::from_secs(10);
 
 /// Attaches a peer that has greeted. One that makes the first contact is welcomed in between: when
 /// its segment is mapped, since it sends from then on; and before anything is sent to it, since
@@ -189,8 +189,8 @@ pub(crate) fn meet(cx: &mut Cx, index: u32, peer: u32, mut pending: Pending) {
     let is_hello = pending.greeting.kind == greeting::HELLO;
     match attach::map(cx, peer, &mut pending) {
         Ok(()) => {}
-        Err(unmapped) if unmapped.is_temporary && pending.since.elapsed() < PATIENCE => {
-            let why = format!("{}; tried for {} s", unmapped.why, PATIENCE.as_secs());
+        Err(unmapped) if unmapped.is_temporary && pending.since.elapsed() < GIVES_UP_AFTER => {
+            let why = format!("{}; tried for {} s", unmapped.why, GIVES_UP_AFTER.as_secs());
             return connections::keep_greeting(cx, index, peer, pending, &why);
         }
         Err(unmapped) => {
@@ -239,7 +239,7 @@ fn refuse_closed(cx: &mut Cx, index: u32) {
     if let Some(connection) = cx.sockets.get(index) {
         // If it cannot be sent, the end of the connection says nearly the same.
         let _ = connection
-            .channel
+            .socket
             .send(&greeting::GOODBYE.to_le_bytes(), &[]);
     }
     connections::drop_connection(cx, index);
@@ -260,7 +260,7 @@ pub(crate) fn refuse(cx: &mut Cx, index: u32, why: &str) {
         let mut message = greeting::REFUSAL.to_le_bytes().to_vec();
         message.extend(why.bytes().take(1024));
         // If it cannot be sent, the end of the connection says the same with fewer words.
-        let _ = connection.channel.send(&message, &[]);
+        let _ = connection.socket.send(&message, &[]);
     }
     connections::drop_connection(cx, index);
 }

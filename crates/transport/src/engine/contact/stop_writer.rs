@@ -12,7 +12,7 @@ use crate::error::PeerFailure;
 use crate::warning;
 
 /// Longer than the copy of a block takes, by far.
-const PATIENCE: Duration = Duration::from_millis(500);
+const LEAVES_AFTER: Duration = Duration::from_millis(500);
 
 /// Before receives from a peer are given up: the peer claims no further block of them. A receive of
 /// which it is in the middle of a block waits for that in quarantine, whatever was said in the
@@ -28,7 +28,7 @@ pub(crate) fn stop_writer(cx: &mut Cx, number: u32, why: &PeerFailure) -> bool {
         cx.transfers.splits.incoming.end(split.line);
         split.stopped = *why == PeerFailure::Forked || !is_writing(cx, number, split.serial);
         waits |= !split.stopped;
-        if let Some(receiving) = cx.requests.receiving(slot) {
+        if let Some(receiving) = cx.requests.matched(slot) {
             receiving.stage = ReceiveStage::SplitRead(incoming, split);
         }
     }
@@ -59,12 +59,12 @@ fn is_writing(cx: &mut Cx, number: u32, serial: u64) -> bool {
     progress.is_some_and(|progress| !progress.is_idle)
 }
 
-/// An endpoint that closes waits for the blocks that are under way: no longer than [`PATIENCE`] in
-/// all, if a peer is stopped in the middle of one.
+/// An endpoint that closes waits for the blocks that are under way: no longer than [`LEAVES_AFTER`]
+/// in all, if a peer is stopped in the middle of one.
 pub(crate) fn let_blocks_end(cx: &mut Cx) {
     let since = Instant::now();
     while let Some(peer) = cx.quarantine.writer() {
-        if since.elapsed() >= PATIENCE {
+        if since.elapsed() >= LEAVES_AFTER {
             return warning::say(&format!(
                 "peer {peer} is in the middle of a write into this process, and does not go on: is \
                  it stopped? The buffer is given back when that is over, or the peer has ended"

@@ -2,34 +2,21 @@
 //! `limic_policy::line_latency` says what follows from it.
 //!
 //! The receiver of a long message, whose sender waits for its answer and so looks at its ring, asks
-//! for it by a record that names a probe word, and the two pass that word's line to and fro a
-//! few times. Both count, and both learn. The endpoint that asks waits for the other to come, for
-//! so long as the estimator says, since the other may be at fragments of other messages; from then
-//! on neither waits for longer than [`ARRIVAL_NS`] for the other to do its part. If the peer does
-//! not run, or is busy, then nothing comes of it, and it is tried again later. The word is used
-//! again only after the peer has said that it has done with it.
+//! for it by a record that names a probe word (`limic_shm::line_latency`), and both learn. It waits
+//! for the other to come for so long as the estimator says, since the other may be at fragments of
+//! other messages. If the peer does not run, or is busy, then nothing comes of it, and it is tried
+//! again later. The word is used again only after the peer has said that it has done with it.
 
 use limic_policy::{Distance, LineLatency};
 use limic_records::{self as frame, ControlRecord, Violation};
+use limic_shm::line_latency::{ARRIVAL_NS, answer, ask, prepare};
 use limic_shm::ring::Memory;
-use limic_shm::sync::{AtomicU64, Ordering};
 use limic_shm::system::now_ns;
 
 use crate::Peer;
 use crate::engine::control::locality;
 use crate::engine::cx::Cx;
 use crate::engine::outbox;
-
-/// Round trips of one measurement: the better half of two batches counts.
-const BATCH: u64 = 8;
-const BATCHES: u64 = 2;
-const ROUNDS: u64 = BATCH * BATCHES;
-/// The endpoint that asked has given up.
-const OVER: u64 = u64::MAX;
-/// How long each waits for the other's next step, once both are there.
-const ARRIVAL_NS: u64 = 3_000;
-/// Looks at the word between two looks at the clock.
-const LOOKS: u32 = 64;
 
 /// Before the path of a long message is chosen: measures, if it is time. Costs one branch
 /// otherwise.
@@ -49,12 +36,10 @@ pub(crate) fn probe_latency_if_due(cx: &mut Cx, from: u32) {
 /// anything: it is there at once, or not at all.
 #[cold]
 pub(crate) fn probe_next_peer(cx: &mut Cx) {
-    let peers = cx.peers.len();
-    if peers == 0 || cx.settings.line_latency() != LineLatency::Measured {
+    if cx.settings.line_latency() != LineLatency::Measured {
         return;
     }
-    let number = cx.peers.next_probed % peers;
-    cx.peers.next_probed = number + 1;
+    let number = cx.peers.next_to_probe();
     let Some(peer) = cx.peers.get(number) else {
         return;
     };
@@ -77,7 +62,7 @@ fn probe_latency(cx: &mut Cx, from: u32, wait_ns: u64) {
     let Some(pair) = peer.pair_mut() else { return };
     if !possible
         || waits
-        || pair.nearness.place.is_none()
+        || pair.conditions.place.is_none()
         || pair.latency.word().is_some()
         || !pair.latency.estimator.is_due(now_ns())
     {
@@ -89,17 +74,13 @@ fn probe_latency(cx: &mut Cx, from: u32, wait_ns: u64) {
     let memory = cx.memory.segment.probe_word(number);
     let Some(line) = memory.as_ref() else { return };
     let word = line.word64(0);
-    word.store(0, Ordering::Relaxed);
+    prepare(word);
     let probe = ControlRecord::new(frame::LATENCY_PROBE, 0, [number.into()]);
     if !pair.out.push_control(&probe) {
         return cx.memory.return_word(number);
     }
     pair.latency.begin(number);
-    // Odd numbers are the peer's, even ones this endpoint's.
-    let ns = wait_for(word, 1, wait_ns).and_then(|()| ping_pong(word, 1));
-    if ns.is_none() {
-        word.store(OVER, Ordering::Relaxed);
-    }
+    let ns = ask(word, wait_ns);
     latency_measured(cx, from, ns);
 }
 
@@ -113,11 +94,8 @@ pub(crate) fn on_probe(cx: &mut Cx, from: u32, number: u32) -> Result<(), Violat
     };
     let memory = pair.segment.probe_word(number);
     let line = memory.ok_or("a probe word that it does not have")?;
-    let word = line.word64(0);
     // Else it has given up already.
-    if word.load(Ordering::Relaxed) == 0 {
-        word.store(1, Ordering::Relaxed);
-        let ns = ping_pong(word, 2);
+    if let Ok(ns) = answer(line.word64(0)) {
         if cx.settings.line_latency() == LineLatency::Measured {
             latency_measured(cx, from, ns);
             if let Some(pair) = cx.peers.pair(from) {
@@ -154,12 +132,12 @@ fn latency_measured(cx: &mut Cx, peer: u32, ns: Option<u32>) {
         return;
     }
     let (ns, distance) = (pair.latency.ns(), pair.latency.distance());
-    let before = pair.nearness.locality;
+    let before = pair.conditions.locality;
     locality::update_routes(cx, peer);
     let now = cx
         .peers
         .pair(peer)
-        .map_or(before, |pair| pair.nearness.locality);
+        .map_or(before, |pair| pair.conditions.locality);
     tracing::debug!("{}: a cache line takes {ns} ns", Peer(peer));
     if now != before {
         let like = match distance {
@@ -171,52 +149,5 @@ fn latency_measured(cx: &mut Cx, peer: u32, ns: Option<u32>) {
              (LIMIC_LINE_LATENCY)"
         );
         cx.counters.reason(None, peer, &why);
-    }
-}
-
-/// Passes the line of `word` to and fro, where this side waits for `first` and every second number
-/// behind it, and answers each by the next one. Gives the time of one way in nanoseconds; `None` if
-/// the other side was not there all the time.
-///
-/// Moves one cache line twice a round. Nothing hangs on the order of anything else, so all accesses
-/// are relaxed.
-fn ping_pong(word: &AtomicU64, first: u64) -> Option<u32> {
-    let mut best = u64::MAX;
-    let mut since = 0;
-    for round in 0..=ROUNDS {
-        let wanted = first + 2 * round;
-        wait_for(word, wanted, ARRIVAL_NS)?;
-        if round % BATCH == 0 {
-            let now = now_ns();
-            if round > 0 {
-                best = best.min(now - since);
-            }
-            since = now;
-        }
-        // The last word is that of the endpoint that asked.
-        if round < ROUNDS || first == 1 {
-            word.store(wanted + 1, Ordering::Relaxed);
-        }
-    }
-    u32::try_from(best / (2 * BATCH)).ok()
-}
-
-/// Waits until the word has a value, for so many nanoseconds at most.
-fn wait_for(word: &AtomicU64, wanted: u64, most_ns: u64) -> Option<()> {
-    let mut until = 0;
-    loop {
-        for _ in 0..LOOKS {
-            match word.load(Ordering::Relaxed) {
-                OVER => return None,
-                value if value == wanted => return Some(()),
-                _ => {}
-            }
-        }
-        let now = now_ns();
-        if until == 0 {
-            until = now + most_ns;
-        } else if now > until {
-            return None;
-        }
     }
 }

@@ -42,7 +42,7 @@ fn relocated(cx: &mut Cx) {
 pub(crate) fn announce_place(cx: &mut Cx, peer: u32) {
     let place = cx.identity.place.place();
     let pair = cx.peers.pair(peer);
-    if pair.is_some_and(|pair| pair.nearness.place.is_some()) {
+    if pair.is_some_and(|pair| pair.conditions.place.is_some()) {
         outbox::control(cx, peer, Update::Place(place).encode());
     }
 }
@@ -52,8 +52,8 @@ pub(crate) fn on_relocated(cx: &mut Cx, from: u32, place: Place) {
     let Some(pair) = cx.peers.pair(from) else {
         return;
     };
-    if pair.nearness.place.is_some() {
-        pair.nearness.place = Some(place);
+    if pair.conditions.place.is_some() {
+        pair.conditions.place = Some(place);
         pair.latency.forget();
         update_routes(cx, from);
     }
@@ -67,8 +67,8 @@ pub(crate) fn update_routes(cx: &mut Cx, peer: u32) {
     let Some(pair) = cx.peers.pair(peer) else {
         return;
     };
-    let before = pair.nearness.locality;
-    let now = match &pair.nearness.place {
+    let before = pair.conditions.locality;
+    let now = match &pair.conditions.place {
         None => Locality::SameProcess,
         Some(there) => {
             let distance = pair.latency.distance();
@@ -77,12 +77,12 @@ pub(crate) fn update_routes(cx: &mut Cx, peer: u32) {
                 .locality(here.locality(there), distance)
         }
     };
-    pair.nearness.locality = now;
+    pair.conditions.locality = now;
     let routes = Routes::new(&select::Pair {
         table: settings.policy(),
         locality: now,
         far_by_memory: instructions::far_by_memory(),
-        capabilities: pair.nearness.capabilities,
+        capabilities: pair.conditions.capabilities,
         longest_record: pair.out.longest_record(),
         fragment_bytes: settings.pipeline_fragment(),
         buffer_bytes,

@@ -9,9 +9,10 @@ const BESIDE_THE_KERNEL: u32 = 4;
 /// Spins less with more endpoints than processors: a wait would keep the very peer from running
 /// that it waits for.
 pub(crate) fn update_spins(cx: &mut Cx) {
+    let neighbours = &cx.peers.neighbours;
     let mut spins = cx
         .settings
-        .spin_polls(cx.peers.neighbours(), cx.peers.is_crowded());
+        .spin_polls(neighbours.count(), neighbours.is_crowded());
     if cx.fabric.has_peers() {
         // A poll of an adapter's queue takes some ten times as long as one of a ring. What takes
         // longer has its turn less often.

@@ -5,9 +5,8 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use limic_fabric::{Counts, Event as FabricEvent, Fabric, Inbox, Part, Parts, Provider};
+use limic_fabric::{Counts, Event as FabricEvent, Fabric, Inbox, Looks, Part, Parts, Provider};
 
-use super::looks::Looks;
 use super::{Coming, Happened, Link, NotBegun, open};
 use crate::counters::Recorder;
 use crate::settings::{Settings, VerbsConnect};
@@ -58,15 +57,6 @@ impl FabricChannel {
             fits
         });
         address.fabric = parts;
-        Ok(Self::with(fabrics, settings, address))
-    }
-
-    /// These, the preferred ones first.
-    pub(super) fn with(
-        fabrics: Vec<Box<dyn Fabric>>,
-        settings: &Settings,
-        address: &Address,
-    ) -> Self {
         let mut channel = Self {
             fabrics,
             looks: Looks::default(),
@@ -81,7 +71,7 @@ impl FabricChannel {
             told: false,
         };
         channel.arm_all();
-        channel
+        Ok(channel)
     }
 
     /// What peers are told when they are connected.
@@ -182,8 +172,11 @@ impl FabricChannel {
     }
 
     /// The longest sleep that the networks allow.
-    pub(crate) fn patience(&self) -> Option<Duration> {
-        let waits = self.fabrics.iter().filter_map(|fabric| fabric.patience());
+    pub(crate) fn longest_sleep(&self) -> Option<Duration> {
+        let waits = self
+            .fabrics
+            .iter()
+            .filter_map(|fabric| fabric.longest_sleep());
         waits.min()
     }
 
@@ -274,10 +267,10 @@ impl FabricChannel {
                     None => Happened::Nothing,
                 }
             }
-            FabricEvent::Rest { connection, left } => {
+            FabricEvent::More { connection, left } => {
                 let link = Link { fabric, connection };
                 match self.peers.get(&link) {
-                    Some(from) => Happened::Rest(*from, link, left as u64),
+                    Some(from) => Happened::More(*from, link, left as u64),
                     None => {
                         self.disconnect(link);
                         Happened::Nothing

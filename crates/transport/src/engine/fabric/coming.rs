@@ -30,12 +30,12 @@ impl Coming {
 }
 
 /// The parts of a message that are written by one call.
-struct Parts {
+struct Stretches {
     parts: [Stretch; MOST_STRETCHES],
     count: usize,
 }
 
-impl Sink for Parts {
+impl Sink for Stretches {
     unsafe fn put(&mut self, _: u64, from: *const u8, len: usize) {
         if let Some(part) = self.parts.get_mut(self.count) {
             *part = Stretch { start: from, len };
@@ -44,7 +44,7 @@ impl Sink for Parts {
     }
 }
 
-impl Parts {
+impl Stretches {
     /// The first parts of `len` bytes of a message from byte `at` on.
     fn of(data: &SendBuffer, at: u64, len: u64) -> Self {
         let nothing = Stretch {
@@ -88,7 +88,7 @@ impl FabricChannel {
             tag,
             len: u32::try_from(len + head.len() as u64).ok()?,
         };
-        let parts = Parts::of(data, at, len);
+        let parts = Stretches::of(data, at, len);
         let fabric = self.of(link)?;
         // SAFETY: readable by the invariant of `SendBuffer`.
         let begun = unsafe { fabric.begin(link.connection, form, head, parts.as_slice()) };
@@ -105,7 +105,7 @@ impl FabricChannel {
         let mut gone = 0;
         loop {
             let left = self.left_to_go(link);
-            let parts = Parts::of(data, at + gone, left);
+            let parts = Stretches::of(data, at + gone, left);
             let (true, Some(fabric)) = (left > 0, self.of(link)) else {
                 return gone;
             };

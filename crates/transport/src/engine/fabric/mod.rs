@@ -16,7 +16,6 @@ mod open;
 pub(crate) use channel::FabricChannel;
 pub(crate) use coming::Coming;
 pub(crate) use limic_fabric::Inbox;
-pub(crate) use looks::SELDOM_WHILE_POLLED;
 
 use limic_fabric::{ConnectionFailure, ConnectionId};
 
@@ -41,7 +40,7 @@ pub(crate) enum Happened {
     /// The inbox has records of this peer.
     Records(u32, Link),
     /// More may be there of the long record of this peer that has begun; so many bytes are missing.
-    Rest(u32, Link, u64),
+    More(u32, Link, u64),
     /// A connection is ready: with the endpoint of this id, which said this.
     Connected {
         link: Link,

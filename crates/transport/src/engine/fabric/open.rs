@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::{Address, Error, Result};
 
 /// A fabric; or why there is none.
-type Opened = core::result::Result<Box<dyn Fabric>, String>;
+type OpenedFabric = core::result::Result<Box<dyn Fabric>, String>;
 
 /// Opens the fabrics that the settings ask for, the preferred ones first.
 ///
@@ -39,7 +39,7 @@ pub(super) fn open_all(settings: &Settings, address: &Address) -> Result<Vec<Box
     Ok(opened)
 }
 
-fn tcp(settings: &Settings, address: &Address) -> Opened {
+fn tcp(settings: &Settings, address: &Address) -> OpenedFabric {
     let tcp = settings.tcp();
     let wanted = TcpSettings {
         interface: tcp.interface,
@@ -59,13 +59,13 @@ fn tcp(settings: &Settings, address: &Address) -> Opened {
 }
 
 #[cfg(not(feature = "ibverbs"))]
-fn verbs(_: &Settings, _: &Address) -> Opened {
+fn verbs(_: &Settings, _: &Address) -> OpenedFabric {
     Err("this program was built without the feature ibverbs".to_owned())
 }
 
 /// The verbs of a machine that has an adapter; or why there are none.
 #[cfg(feature = "ibverbs")]
-fn verbs(settings: &Settings, address: &Address) -> Opened {
+fn verbs(settings: &Settings, address: &Address) -> OpenedFabric {
     use limic_ibverbs::fabric::{FabricSettings, Keep};
     use limic_ibverbs::{VerbsError, VerbsFabric};
 

@@ -17,7 +17,7 @@ const ALIGN: usize = 16;
 
 /// Room for many messages.
 pub(crate) struct ManyRoom {
-    rest: SingleSlice,
+    remaining: SingleSlice,
     /// With less left it is over.
     least: usize,
     /// What the caller calls it.
@@ -25,9 +25,9 @@ pub(crate) struct ManyRoom {
 }
 
 impl ManyRoom {
-    pub(crate) fn new(rest: SingleSlice, least: usize, name: u64) -> Self {
+    pub(crate) fn new(remaining: SingleSlice, least: usize, name: u64) -> Self {
         Self {
-            rest,
+            remaining,
             least: least.max(1),
             name,
         }
@@ -35,8 +35,8 @@ impl ManyRoom {
 
     /// The part that a message of `len` bytes takes, and whether it is the last one.
     pub(crate) fn cut(&mut self, len: u64) -> (SingleSlice, bool) {
-        let part = self.rest.cut(len, ALIGN);
-        (part, self.rest.len() < self.least)
+        let part = self.remaining.cut(len, ALIGN);
+        (part, self.remaining.len() < self.least)
     }
 
     /// What its caller is told of a message that has taken a part.
@@ -100,7 +100,7 @@ impl Matching {
         let slot = requests.take_slot();
         match self.matcher.post_staying(query, slot) {
             Ok(posted) => {
-                let id = requests.post(slot, posted, room.rest.into(), 0);
+                let id = requests.post(slot, posted, room.remaining.into(), 0);
                 self.many.rooms.push((slot, room));
                 Ok(id)
             }

@@ -4,7 +4,6 @@
 //! - `many`: receives that take many messages;
 //! - `unexpected`: messages that wait for a receive, in the order of their arrival;
 //! - `unexpected_store`: what is there of such a message;
-//! - `unexpected_bound`: how much memory all of them may take;
 //! - `deaths`: failures of peers that receives from any source have to report.
 //!
 //! # Invariants
@@ -16,16 +15,15 @@ pub(crate) mod deaths;
 pub(crate) mod many;
 pub(crate) mod posted;
 pub(crate) mod unexpected;
-mod unexpected_bound;
 pub(crate) mod unexpected_store;
 
 use std::collections::VecDeque;
 
 use limic_matching::HeapMatcher;
+use limic_policy::UnexpectedBound;
 
 use self::deaths::Deaths;
 use self::many::ManyRooms;
-use self::unexpected_bound::UnexpectedBound;
 use self::unexpected_store::UnexpectedStore;
 use crate::error::PeerFailure;
 use crate::raw::ClaimId;
@@ -131,6 +129,6 @@ impl Matching {
                 (None, None) => return Ok(()),
             },
         };
-        Err(Error::PeerFailed { peer, why })
+        Err(why.of(peer))
     }
 }

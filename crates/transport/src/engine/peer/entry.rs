@@ -7,6 +7,7 @@ use limic_records::ControlRecord;
 use limic_shm::system::FIRST_GENERATION;
 
 use super::pair::ShmPair;
+use super::table::Peers;
 use crate::Address;
 use crate::counters::Row;
 use crate::engine::fabric::Link;
@@ -73,7 +74,7 @@ pub(crate) struct PeerEntry {
     /// there are some, it stands in `Transfers::asked_by`.
     pub(crate) asked: VecDeque<Slot>,
     /// The peer stands in the list of peers with a backlog.
-    pub(crate) listed: bool,
+    pub(super) listed: bool,
     /// Records that came through the shared ring; decides who gets a private one.
     pub(crate) shared_records: u32,
     /// The private ring, in this endpoint's segment, that the peer was given.
@@ -90,6 +91,24 @@ pub(crate) struct PeerEntry {
 }
 
 impl PeerEntry {
+    /// A peer that has sent nothing, and for which nothing waits.
+    pub(super) fn new(address: Address, state: PeerState, counts: Row) -> Self {
+        Self {
+            address,
+            state,
+            backlog: VecDeque::new(),
+            answers: 0,
+            asked: VecDeque::new(),
+            listed: false,
+            shared_records: 0,
+            ring: None,
+            has_switched: false,
+            has_returned: false,
+            served: 0,
+            counts,
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn pair(&self) -> Option<&ShmPair> {
         match &self.state {
@@ -137,14 +156,14 @@ impl PeerEntry {
 /// Questions that a peer was asked, and up to which one it has answered (`peer::inquiry`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Questions {
-    pub(crate) asked: u32,
+    pub(crate) last: u32,
     pub(crate) answered: u32,
 }
 
 impl Default for Questions {
     fn default() -> Self {
         Self {
-            asked: FIRST_GENERATION - 1,
+            last: FIRST_GENERATION - 1,
             answered: FIRST_GENERATION - 1,
         }
     }
@@ -154,7 +173,36 @@ impl Default for Questions {
 #[derive(Default)]
 pub(crate) struct Accesses {
     /// It was asked, and they are not over.
-    pub(crate) asked: u16,
+    under_way: u16,
     /// It is to be asked when fewer are under way.
-    pub(crate) waiting: VecDeque<BacklogEntry>,
+    waiting: VecDeque<BacklogEntry>,
+}
+
+impl Peers {
+    /// An access with its owner's help begins: given back if the owner is to be asked now. It waits
+    /// if so many are under way.
+    pub(crate) fn begin_access(
+        &mut self,
+        owner: u32,
+        access: BacklogEntry,
+        most: u16,
+    ) -> Option<BacklogEntry> {
+        let accesses = self.accesses.entry(owner).or_default();
+        if accesses.under_way < most {
+            accesses.under_way += 1;
+            return Some(access);
+        }
+        accesses.waiting.push_back(access);
+        None
+    }
+
+    /// An access with its owner's help is over; gives the one that the owner is to be asked for.
+    pub(crate) fn end_access(&mut self, owner: u32) -> Option<BacklogEntry> {
+        let accesses = self.accesses.get_mut(&owner)?;
+        let next = accesses.waiting.pop_front();
+        if next.is_none() {
+            accesses.under_way = accesses.under_way.saturating_sub(1);
+        }
+        next
+    }
 }

@@ -13,7 +13,7 @@ use crate::address::{ADDRESS_LEN, Address};
 /// and the records. The layout of the segment has a version of its own.
 pub(crate) const PROTOCOL: u32 = 14;
 
-/// First word of a message on the control channel.
+/// First word of a message on the control socket.
 pub(crate) const HELLO: u32 = 1;
 pub(crate) const WELCOME: u32 = 2;
 pub(crate) const REFUSAL: u32 = 3;

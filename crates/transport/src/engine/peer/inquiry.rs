@@ -15,7 +15,7 @@ use super::sockets::Sockets;
 use super::table::Peers;
 
 /// How long a peer may be in the middle of something before it is asked, and asked again.
-const PATIENCE: Duration = Duration::from_millis(100);
+const ASKS_AFTER: Duration = Duration::from_millis(100);
 
 /// Something that a peer seems to be in the middle of.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Inquiry {
     /// When the last question was asked, or else when this began.
     last: Instant,
     /// The number of the first question, once one was asked.
-    asked: Option<u32>,
+    first: Option<u32>,
 }
 
 impl Inquiry {
@@ -33,7 +33,7 @@ impl Inquiry {
         Self {
             since: now,
             last: now,
-            asked: None,
+            first: None,
         }
     }
 
@@ -51,17 +51,17 @@ impl Inquiry {
 
     /// Asks the peer when it has taken too long. True once the peer has said that it is not so.
     pub(crate) fn is_refuted(&mut self, peers: &mut Peers, sockets: &Sockets, peer: u32) -> bool {
-        let questions = peers.questions.get(&peer).copied().unwrap_or_default();
+        let questions = peers.questions(peer);
         // Numbers wrap: those that are not answered yet are few.
         let is_answered = |first| questions.answered.wrapping_sub(first) < u32::MAX / 2;
-        if self.asked.is_some_and(is_answered) {
+        if self.first.is_some_and(is_answered) {
             return true;
         }
         // A question or its answer may have met a full queue.
-        if self.last.elapsed() >= PATIENCE {
+        if self.last.elapsed() >= ASKS_AFTER {
             self.last = Instant::now();
             let asked = ask(peers, sockets, peer);
-            self.asked = self.asked.or(asked);
+            self.first = self.first.or(asked);
         }
         false
     }
@@ -70,13 +70,13 @@ impl Inquiry {
 /// Asks a peer; gives the number of the question, if it could be asked.
 fn ask(peers: &mut Peers, sockets: &Sockets, peer: u32) -> Option<u32> {
     let questions = peers.questions.entry(peer).or_default();
-    questions.asked = questions.asked.wrapping_add(1);
-    let number = questions.asked;
+    questions.last = questions.last.wrapping_add(1);
+    let number = questions.last;
     let message = greeting::question(greeting::ASK, number);
     let indices = sockets.of_peer(peer);
     let asked = indices.into_iter().any(|index| {
         let connection = sockets.get(index);
-        connection.is_some_and(|one| matches!(one.channel.send(&message, &[]), Ok(Sent::Done)))
+        connection.is_some_and(|one| matches!(one.socket.send(&message, &[]), Ok(Sent::Done)))
     });
     asked.then_some(number)
 }
@@ -86,7 +86,7 @@ pub(crate) fn on_ask(sockets: &Sockets, index: u32, number: u32) {
     if let Some(connection) = sockets.get(index) {
         // If its queue is full, it asks again.
         let _ = connection
-            .channel
+            .socket
             .send(&greeting::question(greeting::ANSWER, number), &[]);
     }
 }
@@ -95,7 +95,7 @@ pub(crate) fn on_ask(sockets: &Sockets, index: u32, number: u32) {
 pub(crate) fn on_answer(peers: &mut Peers, peer: u32, number: u32) {
     if let Some(questions) = peers.questions.get_mut(&peer) {
         // It can only answer what it was asked, and has not answered yet.
-        let open = questions.asked.wrapping_sub(questions.answered);
+        let open = questions.last.wrapping_sub(questions.answered);
         if number.wrapping_sub(questions.answered) <= open {
             questions.answered = number;
         }

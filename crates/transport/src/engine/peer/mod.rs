@@ -2,6 +2,7 @@
 //!
 //! - `table`: all peers; `entry`: one of them, and how it is reached;
 //! - `pair`: a peer that shares memory with this endpoint; `copies`: single copy between the two;
+//! - `neighbours`: who shares the machine's processors with this endpoint;
 //! - `notes`: what progress is to do about peers; `contacts`: who made the first contact;
 //! - `sockets`: connections to peers, and what of them is `paused`; `greeting`: what two endpoints
 //!   say when they meet; `inquiry`: a question to a peer that seems to hold something up;
@@ -12,6 +13,7 @@ pub(crate) mod copies;
 mod entry;
 pub(crate) mod greeting;
 pub(crate) mod inquiry;
+mod neighbours;
 pub(crate) mod notes;
 pub(crate) mod pair;
 pub(crate) mod quarantine;

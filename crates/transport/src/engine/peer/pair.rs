@@ -5,7 +5,7 @@ use core::cell::Cell;
 
 use limic_heap::place_of;
 use limic_policy::autotune::Autotuner;
-use limic_policy::select::{Routes, SendState};
+use limic_policy::select::{Routes, SendState, longest_record};
 use limic_policy::slow_receiver::SlowReceiver;
 use limic_policy::{Capabilities, LatencyProbe, ReceiverPace};
 use limic_pools::arena::PeerArenas;
@@ -21,6 +21,7 @@ use limic_shm::segment::{PeerSegment, ReadOnly};
 use limic_topology::{Locality, Place};
 
 use super::copies::SingleCopy;
+use crate::counters::Row;
 use crate::engine::outbound::Outbound;
 use crate::engine::request::EagerAssembly;
 use crate::raw::RawSlice;
@@ -39,19 +40,19 @@ pub(crate) struct ShmPair {
     pub(crate) regions: PeerRegions,
     pub(crate) splits: PeerSplits<ReadOnly>,
     pub(crate) routes: Routes,
-    pub(crate) nearness: Nearness,
+    pub(crate) conditions: Conditions,
     pub(crate) pace: Pace,
     /// The eager message from the peer that is coming in fragments.
     pub(crate) assembly: Option<EagerAssembly>,
     /// The last message to the peer in fragments had to wait for room.
-    pub(crate) stalled: bool,
+    pub(crate) waited: bool,
     /// What was measured of long messages from the peer; made at the first one.
     pub(crate) autotuner: Option<Box<Autotuner>>,
     pub(crate) latency: LatencyProbe,
 }
 
 /// Where the two ends run, and what they can do: routes follow from it.
-pub(crate) struct Nearness {
+pub(crate) struct Conditions {
     /// Where the peer runs; `None` in this process.
     pub(crate) place: Option<Place>,
     pub(crate) locality: Locality,
@@ -96,48 +97,51 @@ pub(crate) struct MappedPeer {
     pub(crate) loans_released: PackedFlags<Mapped>,
 }
 
-/// What a pair is made of that its two ends agreed on when they met.
-pub(crate) struct Met {
-    pub(crate) out: Outbound,
-    pub(crate) staging: StagingPair,
-    pub(crate) arenas: PeerArenas,
-    pub(crate) copies: SingleCopy,
-    pub(crate) segment: PeerSegment,
-    pub(crate) my_number: u32,
-    pub(crate) place: Option<Place>,
-    pub(crate) capabilities: Capabilities,
-}
-
 impl ShmPair {
-    /// A pair that has just met; its routes are to be found out.
-    pub(crate) fn new(met: Met) -> Self {
-        let Met { segment, .. } = met;
+    /// A pair that has just met; its routes are to be found out. The peer knows this endpoint by
+    /// `my_number`, and runs at `place`; what goes to it is counted in `counts`, and goes through
+    /// staging buffers of so many bytes.
+    pub(crate) fn new(
+        mapped: MappedPeer,
+        my_number: u32,
+        place: Option<Place>,
+        (copies, capabilities): (SingleCopy, Capabilities),
+        counts: Row,
+        buffer_bytes: u64,
+    ) -> Self {
+        let segment = mapped.segment;
         Self {
-            out: met.out,
-            staging: met.staging,
-            arenas: met.arenas,
-            copies: met.copies,
+            out: Outbound::new(
+                mapped.producer,
+                mapped.waker,
+                mapped.doorbell,
+                counts,
+                longest_record(segment.shape().ring_bytes, buffer_bytes),
+            ),
+            staging: StagingPair::new(segment.staging(), mapped.released),
+            arenas: PeerArenas::new(mapped.loans_released),
+            copies,
             status: PeerStatus::new(segment.status()),
             regions: PeerRegions::new(&segment),
             splits: PeerSplits::new(
                 segment.split_in(),
                 segment.split_out(),
                 segment.shape().split_copies,
-                met.my_number,
+                my_number,
             ),
             segment,
             routes: Routes::default(),
-            nearness: Nearness {
-                place: met.place,
+            conditions: Conditions {
+                place,
                 locality: Locality::SameProcess,
-                capabilities: met.capabilities,
+                capabilities,
             },
             pace: Pace {
                 peer: ReceiverPace::Steady,
                 own: SlowReceiver::default(),
             },
             assembly: None,
-            stalled: false,
+            waited: false,
             autotuner: None,
             latency: LatencyProbe::default(),
         }
@@ -152,7 +156,7 @@ impl ShmPair {
     /// Whether the peer reads what this endpoint writes from far away.
     #[inline(always)]
     pub(crate) fn is_far(&self) -> bool {
-        self.nearness.locality >= Locality::SamePackage
+        self.conditions.locality >= Locality::SamePackage
     }
 }
 

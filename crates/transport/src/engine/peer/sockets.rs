@@ -11,11 +11,10 @@ mod visits;
 use std::os::fd::{AsFd, OwnedFd};
 
 use limic_shm::control::{
-    Channel, ControlError, Doorbell, Event, EventSet, Listener, PidfdError, Trigger,
+    ControlError, Doorbell, Event, EventSet, Listener, PidfdError, Socket, Trigger,
 };
 use limic_shm::idle::TimeShare;
 use limic_shm::system::Instant;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, geteuid, getrlimit};
 
 use self::visits::{AT_ONCE, PARTS};
@@ -40,7 +39,7 @@ pub(crate) const TIMER: u64 = u64::MAX - 1;
 
 /// What the event set reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happened {
+pub(crate) enum SocketEvent {
     /// Something to wake up for, and no more.
     Wake,
     /// A network has something to tell.
@@ -53,7 +52,7 @@ pub(crate) enum Happened {
     ProcessEnded(u32),
 }
 
-impl From<Event> for Happened {
+impl From<Event> for SocketEvent {
     fn from(event: Event) -> Self {
         match event.token {
             LISTENER => Self::Accept,
@@ -73,7 +72,7 @@ impl From<Event> for Happened {
 
 /// A connection.
 pub(crate) struct Connection {
-    pub(crate) channel: Channel,
+    pub(crate) socket: Socket,
     /// The peer at the other end, as soon as that is known.
     pub(crate) peer: Option<u32>,
     /// The number of the process at the other end; 0 for one of another namespace.
@@ -81,9 +80,9 @@ pub(crate) struct Connection {
     /// The peer's process, if the kernel lets us watch it.
     pub(crate) pidfd: Option<OwnedFd>,
     /// No descriptor was free to watch it.
-    pub(crate) unwatched: bool,
+    unwatched: bool,
     /// The peer's process had ended, and was forgotten by the kernel, when the connection was made.
-    pub(crate) died: bool,
+    died: bool,
     /// The other side said that it closes in good order.
     pub(crate) said_goodbye: bool,
     /// It is not watched for a while: no descriptor is free for those that its next message
@@ -103,7 +102,7 @@ pub(crate) struct Sockets {
     listener: Listener,
     doorbell: Doorbell,
     /// A peer has shut the doorbell down, and nobody can ring any more.
-    is_deaf: bool,
+    is_silenced: bool,
     /// What the endpoint sleeps on while it rests from visits to connections, once it has done so.
     quiet: Option<EventSet>,
     visits: TimeShare,
@@ -145,7 +144,7 @@ impl Sockets {
             event_buffer: vec![Event::default(); 64],
             listener,
             doorbell,
-            is_deaf: false,
+            is_silenced: false,
             quiet: None,
             visits: TimeShare::new(PARTS, AT_ONCE, Instant::now()),
             networks,
@@ -179,8 +178,8 @@ impl Sockets {
     }
 
     /// Whether nobody can ring: the endpoint has to look by itself.
-    pub(crate) fn is_deaf(&self) -> bool {
-        self.is_deaf
+    pub(crate) fn is_silenced(&self) -> bool {
+        self.is_silenced
     }
 
     /// Takes the buffer back that [`wait`](Self::wait) gave.
@@ -189,7 +188,7 @@ impl Sockets {
     }
 
     /// Adds a connection; gives its index. One that cannot be watched is looked at now and then.
-    pub(crate) fn add(&mut self, channel: Channel, peer: Option<u32>) -> u32 {
+    pub(crate) fn add(&mut self, socket: Socket, peer: Option<u32>) -> u32 {
         let index = match self.connections.iter().position(Option::is_none) {
             Some(index) => index,
             None => {
@@ -198,15 +197,15 @@ impl Sockets {
             }
         };
         let token = FIRST + 2 * index as u64;
-        let watched = self.events.add(channel.as_fd(), token, Trigger::Level);
+        let watched = self.events.add(socket.as_fd(), token, Trigger::Level);
         if let Err(error) = &watched {
             tracing::warn!("a connection cannot be watched, and is looked at instead: {error}");
             self.paused_since.get_or_insert_with(Instant::now);
         }
-        let pid = channel.credentials().map_or(0, |peer| peer.pid);
-        let pidfd = self.pidfd_of(&channel);
+        let pid = socket.credentials().map_or(0, |peer| peer.pid);
+        let pidfd = self.pidfd_of(&socket);
         self.connections[index] = Some(Connection {
-            channel,
+            socket,
             peer,
             pid,
             pidfd: None,
@@ -263,7 +262,7 @@ impl Sockets {
     pub(crate) fn remove(&mut self, index: u32) -> Option<Connection> {
         let connection = self.connections.get_mut(index as usize)?.take()?;
         // Both fail only for descriptors that are not in the set.
-        let _ = self.events.remove(connection.channel.as_fd());
+        let _ = self.events.remove(connection.socket.as_fd());
         if let Some(pidfd) = &connection.pidfd {
             let _ = self.events.remove(pidfd.as_fd());
         }
@@ -330,17 +329,17 @@ impl Sockets {
             .collect()
     }
 
-    /// Why the process at the other end of a channel may not have this endpoint's memory, nor hand
-    /// it any. Names of abstract sockets belong to no user: a process that knows the name of an
+    /// Why the process at the other end of a connection may not have this endpoint's memory, nor
+    /// hand it any. Names of abstract sockets belong to no user: a process that knows the name of an
     /// endpoint that is gone can listen in its place.
     ///
     /// # Errors
     /// The kernel does not say who that is.
     pub(crate) fn foreign_user(
         &self,
-        channel: &Channel,
+        socket: &Socket,
     ) -> core::result::Result<Option<String>, ControlError> {
-        let theirs = channel.credentials()?.uid;
+        let theirs = socket.credentials()?.uid;
         // A process that has changed its user since it opened the endpoint meets others that have
         // not yet.
         let ours = geteuid().as_raw();
@@ -371,7 +370,7 @@ impl Sockets {
     /// Whether a peer has said something that was not read, or its connection has ended.
     pub(crate) fn has_news(&self, peer: u32) -> bool {
         let mut connections = self.iter();
-        connections.any(|connection| connection.peer == Some(peer) && has_something(connection))
+        connections.any(|it| it.peer == Some(peer) && it.socket.has_something())
     }
 
     /// A first contact met no limit of this process, or did; true if that is to be said.
@@ -386,35 +385,12 @@ impl Sockets {
             if connection.peer != Some(peer) {
                 continue;
             }
-            if connection.said_goodbye || has_hung_up(connection) {
+            let pidfd = connection.pidfd.as_ref();
+            if connection.said_goodbye || connection.socket.has_hung_up(pidfd) {
                 return false;
             }
             known = true;
         }
         known
     }
-}
-
-/// Whether a connection has something to read, or has ended.
-fn has_something(connection: &Connection) -> bool {
-    let mut fds = [PollFd::new(
-        &connection.channel,
-        PollFlags::IN | PollFlags::RDHUP,
-    )];
-    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-}
-
-/// Whether the other end of a connection is gone.
-fn has_hung_up(connection: &Connection) -> bool {
-    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-    let pidfd = connection.pidfd.as_ref();
-    let mut fds: Vec<_> = pidfd
-        .map(|fd| PollFd::new(fd, PollFlags::IN))
-        .into_iter()
-        .collect();
-    fds.push(PollFd::new(&connection.channel, PollFlags::RDHUP));
-    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-        && fds
-            .iter()
-            .any(|fd| fd.revents().intersects(gone | PollFlags::IN))
 }

@@ -6,12 +6,11 @@
 //! - A peer that has failed has no backlog, and is reached by no channel.
 //! - `unmet` peers are in that state.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
-
-use limic_topology::CpuSet;
+use std::collections::HashMap;
 
 use super::contacts::Contacts;
 pub(crate) use super::entry::{Accesses, BacklogEntry, Channel, PeerEntry, PeerState, Questions};
+use super::neighbours::Neighbours;
 use super::notes::Notes;
 use super::pair::ShmPair;
 use crate::counters::Row;
@@ -24,9 +23,9 @@ pub(crate) struct Peers {
     entries: Vec<PeerEntry>,
     by_id: HashMap<u64, u32>,
     /// What peers were asked over their sockets: few ever are.
-    pub(crate) questions: HashMap<u32, Questions>,
+    pub(super) questions: HashMap<u32, Questions>,
     /// One-sided accesses that peers help with.
-    pub(crate) accesses: HashMap<u32, Accesses>,
+    pub(super) accesses: HashMap<u32, Accesses>,
     /// The processes that have made the first contact for peers.
     pub(crate) contacts: Contacts,
     /// This endpoint's own number, if it has been named.
@@ -35,31 +34,22 @@ pub(crate) struct Peers {
     shared_row: Row,
     /// Peers that were neither met nor given up yet.
     unmet: u32,
-    /// Peers that share memory with this endpoint.
-    attached: u32,
-    /// Processes that share memory with this endpoint or did, and its own. Not more than count.
-    processes: BTreeSet<i32>,
-    /// CPUs that their first threads and this endpoint may run on. `None`: not known of all.
-    cpus: Option<CpuSet>,
+    /// Those of this node, and how many of them share memory with this endpoint.
+    pub(crate) neighbours: Neighbours,
     /// Peers that are reached by a channel, but for this endpoint itself.
     reached: u32,
-    /// Endpoints of this node that are known by address, this one included if it is.
-    local: u32,
     /// Peers with a backlog.
-    pub(crate) backlogged: Vec<u32>,
+    backlogged: Vec<u32>,
     /// Peers that a message waits for, and that have not been contacted, or are to be contacted
     /// again.
-    pub(crate) to_contact: Vec<u32>,
+    to_contact: Vec<u32>,
     /// What is to be done about peers.
     pub(crate) notes: Notes,
     /// The peer to which the line latency is measured next.
-    pub(crate) next_probed: u32,
+    next_probed: u32,
     /// Why this endpoint meets nobody any more, if so.
     closed: Option<PeerFailure>,
 }
-
-/// Most processes that are told apart: more than any machine has CPUs.
-const MOST_PROCESSES: usize = 1 << 13;
 
 impl Peers {
     pub(crate) fn new(shared_row: Row) -> Self {
@@ -72,11 +62,8 @@ impl Peers {
             contacts: Contacts::default(),
             me: None,
             unmet: 0,
-            attached: 0,
-            processes: BTreeSet::from([std::process::id() as i32]),
-            cpus: CpuSet::allowed().ok(),
+            neighbours: Neighbours::new(),
             reached: 0,
-            local: 0,
             backlogged: Vec::new(),
             to_contact: Vec::new(),
             notes: Notes::default(),
@@ -98,7 +85,7 @@ impl Peers {
         }
         let number = self.len();
         self.by_id.insert(address.id, number);
-        self.local += u32::from(address.is_local());
+        self.neighbours.named(address.is_local());
         let mut state = match &self.closed {
             None => PeerState::Unmet { connecting: false },
             Some(why) => PeerState::Failed(Box::new(why.clone())),
@@ -110,20 +97,8 @@ impl Peers {
             }
         }
         self.unmet += u32::from(matches!(state, PeerState::Unmet { .. }));
-        self.entries.push(PeerEntry {
-            address: *address,
-            state,
-            backlog: VecDeque::new(),
-            answers: 0,
-            asked: VecDeque::new(),
-            listed: false,
-            shared_records: 0,
-            ring: None,
-            has_switched: false,
-            has_returned: false,
-            served: 0,
-            counts: self.shared_row.clone(),
-        });
+        let entry = PeerEntry::new(*address, state, self.shared_row.clone());
+        self.entries.push(entry);
         Some(number)
     }
 
@@ -132,12 +107,22 @@ impl Peers {
         self.by_id.contains_key(&address.id)
     }
 
+    /// The peer of a number that came out of this table.
     #[inline]
+    #[track_caller]
     pub(crate) fn get(&mut self, number: u32) -> Option<&mut PeerEntry> {
+        let entry = self.find(number);
+        debug_assert!(entry.is_some(), "peer {number} is known");
+        entry
+    }
+
+    /// The peer of any number: callers and peers make up some.
+    #[inline]
+    pub(crate) fn find(&mut self, number: u32) -> Option<&mut PeerEntry> {
         self.entries.get_mut(number as usize)
     }
 
-    /// Like [`get`](Self::get), with the error that a caller of the interface sees.
+    /// Like [`find`](Self::find), with the error that a caller of the interface sees.
     #[inline]
     pub(crate) fn known(&mut self, number: u32) -> Result<&mut PeerEntry> {
         let known = self.len();
@@ -160,10 +145,7 @@ impl Peers {
         let peer = self.known(number)?;
         match peer.failure() {
             None => Ok(peer),
-            Some(why) => Err(Error::PeerFailed {
-                peer: Peer(number),
-                why: why.clone(),
-            }),
+            Some(why) => Err(why.clone().of(Peer(number))),
         }
     }
 
@@ -210,8 +192,10 @@ impl Peers {
             self.unmet -= u32::from(matches!(before, PeerState::Unmet { .. }));
             // One that this endpoint has called over a network is up before it answers.
             if !matches!(before, PeerState::Up(_)) {
-                self.attached += u32::from(shared);
                 self.reached += 1;
+                if shared {
+                    self.neighbours.attach();
+                }
             }
         }
     }
@@ -233,7 +217,9 @@ impl Peers {
         let ring = peer.ring.take();
         peer.has_switched = false;
         self.unmet -= u32::from(matches!(before, PeerState::Unmet { .. }));
-        self.attached -= u32::from(matches!(before, PeerState::Up(Channel::Shm(_))));
+        if let PeerState::Up(Channel::Shm(_)) = before {
+            self.neighbours.detach();
+        }
         self.accesses.remove(&number);
         let other = matches!(before, PeerState::Up(Channel::Shm(_) | Channel::Fabric(_)));
         self.reached -= u32::from(other);
@@ -258,10 +244,82 @@ impl Peers {
     /// Has a peer contacted that has not met this endpoint: somebody asks whether it has sent.
     pub(crate) fn seek(&mut self, peer: u32) {
         let state = self.entries.get(peer as usize).map(|entry| &entry.state);
-        let unmet = matches!(state, Some(PeerState::Unmet { connecting: false }));
-        if unmet && !self.to_contact.contains(&peer) {
+        if let Some(PeerState::Unmet { connecting: false }) = state {
+            self.contact_later(peer);
+        }
+    }
+
+    /// Progress looks after the first contact with a peer.
+    pub(crate) fn contact_later(&mut self, peer: u32) {
+        if !self.to_contact.contains(&peer) {
             self.to_contact.push(peer);
         }
+    }
+
+    /// Whether there are peers to be contacted.
+    #[inline(always)]
+    pub(crate) fn has_to_contact(&self) -> bool {
+        !self.to_contact.is_empty()
+    }
+
+    /// The peers to be contacted; there are none afterwards.
+    pub(crate) fn take_to_contact(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.to_contact)
+    }
+
+    /// Puts something behind what waits for a peer already. Progress pushes it, and contacts a peer
+    /// that has not been met.
+    pub(crate) fn enqueue(&mut self, to: u32, entry: BacklogEntry) {
+        let Some(peer) = self.get(to) else {
+            return;
+        };
+        let uncontacted = match peer.state {
+            PeerState::Failed(_) | PeerState::Up(Channel::Loopback) => return,
+            PeerState::Unmet { connecting } => !connecting,
+            PeerState::Up(_) => false,
+        };
+        peer.backlog.push_back(entry);
+        if !core::mem::replace(&mut peer.listed, true) {
+            self.backlogged.push(to);
+        }
+        if uncontacted {
+            self.contact_later(to);
+        }
+    }
+
+    /// Whether something waits for a peer, or for contact with one.
+    #[inline(always)]
+    pub(crate) fn has_waiting(&self) -> bool {
+        !(self.backlogged.is_empty() & self.to_contact.is_empty())
+    }
+
+    /// One of the peers with a backlog, by its place among them.
+    pub(crate) fn backlogged(&self, at: usize) -> Option<u32> {
+        self.backlogged.get(at).copied()
+    }
+
+    /// Takes a peer without a backlog out of those that have one; another one has its place then.
+    /// False: it has one.
+    pub(crate) fn unlist(&mut self, at: usize) -> bool {
+        let peer = &mut self.entries[self.backlogged[at] as usize];
+        if !peer.backlog.is_empty() {
+            return false;
+        }
+        peer.listed = false;
+        self.backlogged.swap_remove(at);
+        true
+    }
+
+    /// Whose turn it is to have the line latency measured; 0 if there is nobody.
+    pub(crate) fn next_to_probe(&mut self) -> u32 {
+        let number = self.next_probed % self.len().max(1);
+        self.next_probed = number + 1;
+        number
+    }
+
+    /// What a peer was asked over its sockets.
+    pub(crate) fn questions(&self, peer: u32) -> Questions {
+        self.questions.get(&peer).copied().unwrap_or_default()
     }
 
     /// Whether a peer was neither met nor given up yet.
@@ -282,34 +340,7 @@ impl Peers {
 
     /// Whether peers are reached through shared memory.
     pub(crate) fn shares_memory(&self) -> bool {
-        self.attached > 0
-    }
-
-    /// Endpoints that share this machine's processors with this one, as far as is known, itself
-    /// included.
-    pub(crate) fn neighbours(&self) -> u32 {
-        self.local.max(self.attached + 1)
-    }
-
-    /// A peer of this process shares memory with this endpoint, and may run on these CPUs.
-    pub(crate) fn runs_on(&mut self, process: i32, cpus: Option<&CpuSet>) {
-        if self.processes.len() < MOST_PROCESSES {
-            self.processes.insert(process);
-        }
-        match (&mut self.cpus, cpus) {
-            (Some(all), Some(more)) => all.insert_all(more),
-            (all, _) => *all = None,
-        }
-    }
-
-    /// Whether the processes that share memory with this endpoint have fewer CPUs than they are:
-    /// the job may have a part of the machine only. Where a process has several endpoints, their
-    /// threads may be bound elsewhere than its first one.
-    pub(crate) fn is_crowded(&self) -> bool {
-        // Those of peers that are gone stay in the set.
-        let processes = self.processes.len().min(self.attached as usize + 1);
-        let few = |cpus: &CpuSet| processes > cpus.len();
-        self.cpus.as_ref().is_some_and(few)
+        self.neighbours.attached() > 0
     }
 
     /// Gives up a peer whose bytes make no sense. That is said once: whoever writes such bytes
@@ -335,14 +366,6 @@ impl Peers {
             .iter()
             .enumerate()
             .map(|(number, entry)| (number as u32, entry))
-    }
-
-    /// The peers that share memory with this endpoint and fit a condition, for the counters.
-    pub(crate) fn pairs_where(&self, fits: impl Fn(&ShmPair) -> bool) -> Vec<Peer> {
-        self.iter()
-            .filter(|(_, peer)| peer.pair().is_some_and(&fits))
-            .map(|(number, _)| Peer(number))
-            .collect()
     }
 }
 
@@ -370,19 +393,7 @@ impl Liveness for Peers {
 
 impl core::fmt::Debug for Peers {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            "{} peers, {} attached",
-            self.entries.len(),
-            self.attached
-        )
-    }
-}
-
-#[cfg(test)]
-impl Peers {
-    /// As if all that are known could run on these CPUs alone.
-    pub(crate) fn confine(&mut self, cpus: CpuSet) {
-        self.cpus = Some(cpus);
+        let attached = self.neighbours.attached();
+        write!(f, "{} peers, {attached} attached", self.len())
     }
 }

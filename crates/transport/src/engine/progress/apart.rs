@@ -2,7 +2,7 @@
 //! is read so for as long as it has one of these reasons:
 //!
 //! - Its peer is over its share of unexpected messages: those that would have to be kept stay in
-//!   the ring (`matching::unexpected_bound`).
+//!   the ring (`limic_policy::UnexpectedBound`).
 //! - Its peer asks for help with accesses to regions. The time that its records take is counted,
 //!   and while help rests, the ring is not read (`help`).
 //!

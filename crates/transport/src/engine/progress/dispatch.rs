@@ -25,8 +25,8 @@ fn on_frame<S: Source>(cx: &mut Cx, from: u32, frame: Frame<'_, S>) -> Result<()
     match frame {
         Frame::Eager(envelope, bytes) => receive::on_eager(cx, envelope, &bytes),
         Frame::EagerStaged(envelope, buffer) => receive::on_eager_staged(cx, envelope, buffer),
-        Frame::EagerFragmented(envelope, len, stalled) => {
-            assembly::on_eager_fragmented(cx, envelope, len, stalled)
+        Frame::EagerFragmented(envelope, len, waited) => {
+            assembly::on_eager_fragmented(cx, envelope, len, waited)
         }
         Frame::FragmentStaged(transfer, buffer) => {
             assembly::on_fragment_staged(cx, from, transfer, buffer)

@@ -30,12 +30,12 @@ pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
     let mut moved = false;
     for _ in 0..BATCH {
         let Some(happened) = cx.fabric.poll(inbox) else {
-            if cx.fabric.rest() {
+            if cx.fabric.leave_alone() {
                 continue;
             }
             break;
         };
-        moved |= !matches!(happened, Happened::Rest(..));
+        moved |= !matches!(happened, Happened::More(..));
         match happened {
             Happened::Records(from, link) => {
                 for (form, payload) in inbox.messages() {
@@ -45,8 +45,8 @@ pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
                     long_packets::on_begun(cx, from, link, form, first);
                 }
             }
-            Happened::Rest(from, link, left) => {
-                if !long_packets::on_rest(cx, from, link, left) {
+            Happened::More(from, link, left) => {
+                if !long_packets::on_more(cx, from, link, left) {
                     break;
                 }
                 moved = true;
@@ -58,7 +58,7 @@ pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
                 hello,
             } => contact::on_connected(cx, link, known, id, &hello),
             Happened::Read(id, failed) => packets::on_read(cx, id, failed),
-            Happened::Failed(peer, why) => contact::lost(cx, peer, why),
+            Happened::Failed(peer, why) => contact::on_failed(cx, peer, why),
             Happened::Nothing => {}
         }
     }

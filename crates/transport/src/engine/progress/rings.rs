@@ -323,11 +323,12 @@ pub(crate) fn credit_returned(cx: &mut Cx, peer: u32, credited: bool) {
 /// False if the record has to wait in the ring: its sender's greeting is there, but no descriptor
 /// is free for those that come with it.
 fn on_shared_record(cx: &mut Cx, from: u32, kind: u8, tag: u64, record: &impl Source) -> bool {
-    if cx.peers.pair(from).is_none() {
+    let met = cx.peers.find(from).and_then(|peer| peer.pair());
+    if met.is_none() {
         // Its greeting is there: it was sent before the record was published.
         connections::read_greeting_of(cx, from);
     }
-    let Some(peer) = cx.peers.get(from) else {
+    let Some(peer) = cx.peers.find(from) else {
         return true;
     };
     if peer.pair().is_none() {
@@ -349,7 +350,7 @@ fn on_shared_record(cx: &mut Cx, from: u32, kind: u8, tag: u64, record: &impl So
 /// bytes make no sense may never. One that no connection leads to, as this endpoint itself, never
 /// had this memory: another one forged the claim.
 fn publisher_is_gone(cx: &mut Cx, sender: u32) -> bool {
-    match cx.peers.get(sender).map(|peer| peer.failure()) {
+    match cx.peers.find(sender).map(|peer| peer.failure()) {
         Some(None) => !cx.sockets.is_connected(sender) && !cx.quarantine.lives(sender),
         None | Some(Some(PeerFailure::Corrupt(_))) => true,
         Some(Some(_)) => !cx.quarantine.lives(sender),

@@ -8,6 +8,7 @@ use crate::Peer;
 use crate::counters::{Counters, Traffic};
 use crate::engine::control::autotune;
 use crate::engine::cx::Cx;
+use crate::engine::peer::pair::Pace;
 use crate::engine::protocol::{fragments, loans, send, single_copy};
 use crate::engine::request::SendStage;
 
@@ -20,7 +21,7 @@ pub(crate) const BLOCKED: Duration = Duration::from_millis(1);
 /// Whether something waits for others' credit.
 #[inline(always)]
 pub(crate) fn has_work(cx: &Cx) -> bool {
-    !(cx.peers.backlogged.is_empty() & cx.transfers.is_empty() & cx.peers.to_contact.is_empty())
+    cx.peers.has_waiting() | !cx.transfers.is_empty()
 }
 
 /// Whether progress has more to do than to look at the rings.
@@ -37,17 +38,9 @@ pub(crate) fn has_slow_work(cx: &Cx) -> bool {
 pub(crate) fn push(cx: &mut Cx) -> bool {
     let mut moved = false;
     let mut at = 0;
-    while let Some(peer) = cx.peers.backlogged.get(at).copied() {
+    while let Some(peer) = cx.peers.backlogged(at) {
         moved |= send::flush(cx, peer);
-        match cx.peers.get(peer) {
-            Some(entry) if !entry.backlog.is_empty() => at += 1,
-            entry => {
-                if let Some(entry) = entry {
-                    entry.listed = false;
-                }
-                cx.peers.backlogged.swap_remove(at);
-            }
-        }
+        at += usize::from(!cx.peers.unlist(at));
     }
     moved |= fragments::push_asked(cx);
     moved |= single_copy::push_copies(cx);
@@ -75,9 +68,9 @@ pub(crate) fn longest_sleep(cx: &Cx) -> Option<Duration> {
     let blocked = has_work(cx)
         || cx.regions.has_revoked()
         || cx.quarantine.writer().is_some()
-        || cx.sockets.is_deaf();
+        || cx.sockets.is_silenced();
     let blocked = blocked.then_some(BLOCKED);
-    let waits = [blocked, cx.sockets.paused_for(), cx.fabric.patience()];
+    let waits = [blocked, cx.sockets.paused_for(), cx.fabric.longest_sleep()];
     waits.into_iter().flatten().min()
 }
 
@@ -90,15 +83,16 @@ pub(crate) fn counters(cx: &Cx) -> Counters {
             .map(|(number, peer)| (Peer(number), pick(peer.counts.traffic())))
             .collect()
     };
+    let pairs = |fits: fn(&Pace) -> bool| {
+        let pairs = cx.peers.iter();
+        let fits = pairs.filter(|(_, peer)| peer.pair().is_some_and(|pair| fits(&pair.pace)));
+        fits.map(|(number, _)| Peer(number)).collect()
+    };
     Counters {
         sent: peers(|(sent, _)| sent),
         received: peers(|(_, received)| received),
-        lagging: cx
-            .peers
-            .pairs_where(|pair| pair.pace.peer == ReceiverPace::Slow),
-        behind: cx
-            .peers
-            .pairs_where(|pair| pair.pace.own.pace() == ReceiverPace::Slow),
+        lagging: pairs(|pace| pace.peer == ReceiverPace::Slow),
+        behind: pairs(|pace| pace.own.pace() == ReceiverPace::Slow),
         tuned: autotune::tuned(cx),
         ..cx.counters.page().counters
     }

@@ -56,6 +56,7 @@ pub(crate) fn on_arena(
     };
     let taken = core::mem::replace(cx.requests.get(slot), Operation::Over);
     let Operation::Receive(receiving) = taken else {
+        debug_assert!(false, "what was matched is a receive");
         return Ok(());
     };
     match message.send_ahead {
@@ -214,7 +215,7 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
         return false;
     };
     let message = greeting::arena(number, bytes as u64);
-    let done = matches!(connection.channel.send(&message, &[fd]), Ok(Sent::Done));
+    let done = matches!(connection.socket.send(&message, &[fd]), Ok(Sent::Done));
     if let (true, Some(pair)) = (done, cx.peers.pair(to)) {
         pair.arenas.mark_sent(number);
     }
@@ -229,10 +230,7 @@ fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
         return error;
     }
     cx.peers.violated(from, OUTSIDE);
-    Error::PeerFailed {
-        peer: Peer(from),
-        why: crate::PeerFailure::Corrupt(OUTSIDE.into()),
-    }
+    crate::PeerFailure::Corrupt(OUTSIDE.into()).of(Peer(from))
 }
 
 /// Why a message cannot be had, if that is for something that this process lacks.

@@ -22,7 +22,7 @@ use crate::engine::request::{
 };
 use crate::raw::{Posted, RequestId};
 
-/// An eager message begins. `stalled`: its sender had to wait with the message before.
+/// An eager message begins. `waited`: its sender had to wait with the message before.
 ///
 /// # Errors
 /// It begins within another one, or is too long.
@@ -30,7 +30,7 @@ pub(crate) fn on_eager_fragmented(
     cx: &mut Cx,
     envelope: Envelope,
     len: u64,
-    stalled: bool,
+    waited: bool,
 ) -> Result<(), Violation> {
     let from = envelope.from;
     let Some(pair) = cx.peers.pair(from) else {
@@ -39,7 +39,7 @@ pub(crate) fn on_eager_fragmented(
     if pair.assembly.is_some() || len == 0 || len > LONGEST_RECYCLED {
         return Err("an eager message that begins within another one, or is too long");
     }
-    let to = destination(cx, envelope, (len, Path::EagerFragments), stalled)?;
+    let to = destination(cx, envelope, (len, Path::EagerFragments), waited)?;
     if let Some(pair) = cx.peers.pair(from) {
         pair.assembly = Some(EagerAssembly { to, at: 0, len });
     }
@@ -55,13 +55,13 @@ pub(crate) fn destination(
     cx: &mut Cx,
     envelope: Envelope,
     (len, path): (u64, Path),
-    stalled: bool,
+    waited: bool,
 ) -> Result<Destination, Violation> {
     let Envelope { from, tag, .. } = envelope;
     let posted = cx.matching.take_posted(&mut cx.requests, from, tag, len);
     Ok(match posted {
         Some(slot) => {
-            if stalled {
+            if waited {
                 // There may be others before the next one, in the ring, where this endpoint does
                 // not see them.
                 pace::sender_blocked(cx, from);
@@ -70,7 +70,7 @@ pub(crate) fn destination(
                 pace::count_posted(cx, from);
             }
             let id = cx.requests.id(slot);
-            if let Some(receiving) = cx.requests.receiving(slot) {
+            if let Some(receiving) = cx.requests.matched(slot) {
                 let incoming = Incoming {
                     path,
                     ..Incoming::new(envelope, len, receiving.into.len())
@@ -174,9 +174,21 @@ fn store_fragment(
     ReceiveTarget::find(requests, store, from, to, (at, len), cut)?.take(bytes)
 }
 
+impl Came {
+    /// Goes on with the message.
+    #[inline]
+    pub(crate) fn note(self, cx: &mut Cx, from: u32) {
+        match self {
+            Self::Part => {}
+            Self::All(slot) => assembled(cx, slot),
+            Self::Unexpected(bytes) => budget::count_more(cx, from, bytes as i64),
+        }
+    }
+}
+
 /// All bytes of a receive have come in fragments.
-pub(crate) fn assembled(cx: &mut Cx, slot: Slot) {
-    let Some(receiving) = cx.requests.receiving(slot) else {
+fn assembled(cx: &mut Cx, slot: Slot) {
+    let Some(receiving) = cx.requests.matched(slot) else {
         return;
     };
     match receiving.stage {
@@ -189,7 +201,7 @@ pub(crate) fn assembled(cx: &mut Cx, slot: Slot) {
             rma::access_is_over(cx, from);
             cx.requests.complete(slot, sent(from, 0, got));
         }
-        _ => {}
+        _ => debug_assert!(false, "bytes come for a receive that takes parts"),
     }
 }
 
@@ -235,7 +247,7 @@ pub(crate) fn receive_remaining(
         Some(PeerState::Up(Channel::Fabric(link))) => {
             cx.fabric.set_coming(*link, Coming::Eager { to, len });
         }
-        _ => {}
+        _ => debug_assert!(false, "a message comes from a peer that is up"),
     }
     slot
 }

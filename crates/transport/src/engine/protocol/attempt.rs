@@ -2,84 +2,13 @@
 
 use limic_policy::Path;
 use limic_policy::select::SendPlan;
-use limic_shm::bytes::total;
 
 use crate::engine::cx::Cx;
 use crate::engine::peer::pair::PairState;
 use crate::engine::peer::table::{Channel, PeerState};
+use crate::engine::protocol::message::{Attempt, Message, Turn};
 use crate::engine::protocol::{eager, fragments, packets, send_ahead};
-use crate::engine::request::Sending;
 use crate::raw::RawSlice;
-
-/// A message to a peer.
-#[derive(Clone, Copy)]
-pub(crate) struct Message<'a> {
-    pub(crate) to: u32,
-    pub(crate) tag: u64,
-    pub(crate) immediate: Option<u64>,
-    pub(crate) data: &'a [RawSlice],
-    /// Of all of the data.
-    pub(crate) len: u64,
-    /// It has to reach its receiver whatever becomes of this process.
-    pub(crate) delivered: bool,
-}
-
-impl<'a> Message<'a> {
-    #[inline(always)]
-    pub(crate) fn new(to: u32, tag: u64, immediate: Option<u64>, data: &'a [RawSlice]) -> Self {
-        Self {
-            to,
-            tag,
-            immediate,
-            data,
-            len: total(data),
-            delivered: false,
-        }
-    }
-
-    /// The message of a send under way.
-    pub(crate) fn of(sending: &'a Sending) -> Self {
-        Self {
-            delivered: sending.delivered,
-            ..Self::new(
-                sending.to,
-                sending.tag,
-                sending.immediate,
-                sending.data.slices(),
-            )
-        }
-    }
-}
-
-/// When a message is tried, and so what may become of it. A send tries the first two, one after the
-/// other. What then waits in the backlog has one of the others, whenever progress comes to it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
-    /// At once: through shared memory and whole, or not at all.
-    Whole,
-    /// After that was refused: in fragments, ahead of a slow receiver, or over a network.
-    Refused,
-    /// As the first in the backlog: in any way but ahead of its receiver.
-    Queued,
-    /// As the first in the backlog, with all bytes before this one out: in further fragments.
-    Rest(u64),
-}
-
-/// What came of an attempt.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use]
-pub(crate) enum Attempt {
-    /// It is out, and counted.
-    Sent,
-    /// It is out up to this byte.
-    Begun(u64),
-    /// It waits for room, for its turn, or for its peer: nothing was done.
-    Waits,
-    /// Its receiver is to be asked.
-    Offer,
-    /// The network takes it out of its buffer, part by part.
-    InPlace,
-}
 
 /// What became of a short message.
 #[must_use]
@@ -106,7 +35,7 @@ pub(crate) enum Short {
 #[inline(always)]
 pub(crate) unsafe fn short(cx: &mut Cx, to: u32, tag: u64, data: RawSlice) -> Short {
     let len = data.len as u64;
-    let Some(peer) = cx.peers.get(to) else {
+    let Some(peer) = cx.peers.find(to) else {
         return Short::No;
     };
     let (true, PeerState::Up(Channel::Shm(pair))) = (peer.backlog.is_empty(), &mut peer.state)
@@ -137,7 +66,7 @@ pub(crate) unsafe fn short(cx: &mut Cx, to: u32, tag: u64, data: RawSlice) -> Sh
 #[inline(always)]
 pub(crate) unsafe fn attempt(cx: &mut Cx, message: &Message<'_>, turn: Turn) -> Attempt {
     let Message { to, data, len, .. } = *message;
-    let Some(peer) = cx.peers.get(to) else {
+    let Some(peer) = cx.peers.find(to) else {
         return Attempt::Waits;
     };
     let waits = !peer.backlog.is_empty() && matches!(turn, Turn::Whole | Turn::Refused);
@@ -147,14 +76,14 @@ pub(crate) unsafe fn attempt(cx: &mut Cx, message: &Message<'_>, turn: Turn) -> 
         PeerState::Up(Channel::Fabric(link)) if turn != Turn::Whole => {
             let link = *link;
             return match turn {
-                Turn::Rest(_) => Attempt::InPlace,
+                Turn::Remaining(_) => Attempt::InPlace,
                 // SAFETY: the caller's promise.
                 _ => unsafe { packets::attempt(cx, link, message) },
             };
         }
         _ => return Attempt::Waits,
     };
-    if let Turn::Rest(at) = turn {
+    if let Turn::Remaining(at) = turn {
         // SAFETY: the caller's promise.
         return unsafe { fragments::push_eager(cx, message, Some(at)) };
     }

@@ -7,7 +7,7 @@ use limic_records as frame;
 use limic_shm::bytes::gather;
 
 use crate::engine::peer::pair::ShmPair;
-use crate::engine::protocol::attempt::Message;
+use crate::engine::protocol::message::Message;
 
 /// Pushes a message whole: by which path, or `None` if there is no room now.
 ///

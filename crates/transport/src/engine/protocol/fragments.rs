@@ -21,7 +21,7 @@ use crate::engine::cx::Cx;
 use crate::engine::outbound::InlineFragment;
 use crate::engine::peer::pair::ShmPair;
 use crate::engine::peer::table::{Channel, PeerState};
-use crate::engine::protocol::attempt::{Attempt, Message};
+use crate::engine::protocol::message::{Attempt, Message};
 use crate::engine::protocol::{packets, regions, send};
 use crate::engine::request::{Fragments, SendStage, Slot, sent};
 use crate::raw::RawSlice;
@@ -153,10 +153,10 @@ pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Optio
         return Attempt::Waits;
     };
     if begun.is_none() {
-        let begin = [frame::fragmented(len, pair.stalled)];
+        let begin = [frame::fragmented(len, pair.waited)];
         let (kind, immediate) = (frame::EAGER_FRAGMENTED, message.immediate);
-        pair.stalled = !pair.out.push_message(kind, tag, immediate, begin);
-        if pair.stalled {
+        pair.waited = !pair.out.push_message(kind, tag, immediate, begin);
+        if pair.waited {
             return Attempt::Waits;
         }
     }
@@ -173,7 +173,7 @@ pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Optio
         push_fragments(pair, &mut cx.staging, to, &fragmented, at)
     };
     if at < len {
-        pair.stalled = true;
+        pair.waited = true;
         return Attempt::Begun(at);
     }
     pair.out.refresh_credit();
@@ -254,7 +254,7 @@ fn front_asked(cx: &mut Cx, to: u32) -> Option<Slot> {
 
 /// Pushes fragments of one send until there is no room: (bytes moved, it is over).
 fn push_asked_of(cx: &mut Cx, slot: Slot) -> (bool, bool) {
-    let Some(sending) = cx.requests.sending(slot) else {
+    let Some(sending) = cx.requests.begun(slot) else {
         return (false, true);
     };
     let SendStage::Fragments(fragments) = sending.stage else {
@@ -296,7 +296,7 @@ fn push_asked_of(cx: &mut Cx, slot: Slot) -> (bool, bool) {
 /// done only when the owner of the region says so, and a message that has to be delivered when its
 /// receiver does.
 pub(crate) fn all_sent(cx: &mut Cx, slot: Slot, fragments: Fragments) {
-    let Some(sending) = cx.requests.sending(slot) else {
+    let Some(sending) = cx.requests.begun(slot) else {
         return;
     };
     if fragments.confirm {

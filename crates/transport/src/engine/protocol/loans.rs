@@ -65,14 +65,14 @@ fn post_bytes_of_loan(cx: &mut Cx, to: u32, tag: u64, loan: RawLoan, len: usize)
 /// none. False: that peer takes no loans now, no flag is left, or no room in the ring.
 #[inline(always)]
 fn push_loan(cx: &mut Cx, to: u32, tag: u64, slot: &mut u32, len: u64) -> bool {
-    let Some(peer) = cx.peers.get(to) else {
+    let Some(peer) = cx.peers.find(to) else {
         return false;
     };
     let (true, PeerState::Up(Channel::Shm(pair))) = (peer.backlog.is_empty(), &mut peer.state)
     else {
         return false;
     };
-    if !select::hands_over(&pair.nearness.capabilities) {
+    if !select::hands_over(&pair.conditions.capabilities) {
         return false;
     }
     let arena = cx.arenas.arena_of(*slot);
@@ -115,7 +115,7 @@ pub(crate) fn return_sent_loans(cx: &mut Cx) {
 }
 
 /// A message that was taken where it lies, or is on its way into a buffer of this endpoint.
-pub(crate) enum Taken {
+pub(crate) enum Received {
     /// It lies in an arena of its sender, or among the unexpected messages.
     InPlace(RawLoaned),
     /// It is received into the buffer, which stays until that is over.
@@ -133,7 +133,7 @@ pub(crate) fn fetched(status: Status, buffer: Vec<u8>) -> RawLoaned {
 }
 
 /// Takes the oldest message that matches, wherever its bytes are. `None`: no message waits.
-pub(crate) fn take_or_fetch(cx: &mut Cx, selector: &Selector) -> Result<Option<Taken>> {
+pub(crate) fn take_or_fetch(cx: &mut Cx, selector: &Selector) -> Result<Option<Received>> {
     let Some(token) = cx.matching.probe(&query(selector)) else {
         return receive::nothing_yet(cx, selector);
     };
@@ -151,7 +151,7 @@ pub(crate) fn take_or_fetch(cx: &mut Cx, selector: &Selector) -> Result<Option<T
         .map_err(|_| Error::NoMemory(format!("{len} bytes for a message from {}", Peer(from))))?;
     cx.matching.unqueue(token);
     if let Some(loaned) = take_in_place(cx, token)? {
-        return Ok(Some(Taken::InPlace(loaned)));
+        return Ok(Some(Received::InPlace(loaned)));
     }
     buffer.resize(len, 0_u8);
     let slice = RawSliceMut {
@@ -161,7 +161,7 @@ pub(crate) fn take_or_fetch(cx: &mut Cx, selector: &Selector) -> Result<Option<T
     // SAFETY: the caller keeps the buffer until the receive is over.
     let into = unsafe { ReceiveBuffer::new(&[slice]) };
     let posted = receive::receive_probed(cx, token, into);
-    Ok(Some(Taken::Fetched(posted, buffer)))
+    Ok(Some(Received::Fetched(posted, buffer)))
 }
 
 /// Takes an unexpected message where it lies. `None`: it must be received in the ordinary way.

@@ -28,7 +28,7 @@ pub(crate) fn push_eager(cx: &mut Cx, to: u32, slot: Slot) -> bool {
         return false;
     };
     let link = *link;
-    let Some(sending) = cx.requests.sending(slot) else {
+    let Some(sending) = cx.requests.begun(slot) else {
         return true;
     };
     let (data, len) = (&sending.data, sending.data.len());
@@ -83,7 +83,7 @@ fn begin(cx: &mut Cx, from: u32, link: Link, form: Form, first: &[u8]) -> Result
 
 /// More of a long record may be there, of which so many bytes are missing. True if there was, or if
 /// the connection has ended.
-pub(crate) fn on_rest(cx: &mut Cx, from: u32, link: Link, left: u64) -> bool {
+pub(crate) fn on_more(cx: &mut Cx, from: u32, link: Link, left: u64) -> bool {
     let Some(coming) = cx.fabric.coming(link) else {
         return false;
     };

@@ -62,7 +62,7 @@ pub(crate) fn send_loopback(cx: &mut Cx, sending: Sending) -> Result<Posted> {
 }
 
 /// The endpoint has ended: a message that was claimed and not received is lost.
-pub(crate) fn lose(cx: &mut Cx, slot: Slot) {
+pub(crate) fn end_kept(cx: &mut Cx, slot: Slot) {
     let Operation::Send(sending) = cx.requests.get(slot) else {
         return;
     };
@@ -74,10 +74,7 @@ pub(crate) fn lose(cx: &mut Cx, slot: Slot) {
     let store = cx.matching.store();
     let of_it =
         |kept: &UnexpectedMessage| matches!(kept.body, UnexpectedBody::Loopback(it) if it == id);
-    let error = Error::PeerFailed {
-        peer: Peer(me),
-        why,
-    };
+    let error = why.of(Peer(me));
     for token in store.find(true, of_it) {
         unexpected::lose(cx, token, error.clone());
     }
@@ -86,7 +83,7 @@ pub(crate) fn lose(cx: &mut Cx, slot: Slot) {
 
 /// Copies a message into its posted receive.
 fn deliver(cx: &mut Cx, slot: Slot, envelope: Envelope, sending: &Sending) {
-    let Some(receiving) = cx.requests.receiving(slot) else {
+    let Some(receiving) = cx.requests.matched(slot) else {
         return;
     };
     let (len, room) = (sending.data.len(), receiving.into.len());

@@ -1,7 +1,7 @@
 //! The protocols: what is sent when, and in which memory the bytes move.
 //!
-//! Sending: `attempt` tries, and what does not go at once sets out by `send`. A message leaves
-//! whole (`eager`), in `fragments`, ahead of a slow receiver (`send_ahead`), or is offered
+//! Sending: `attempt` tries a `message`, and what does not go at once sets out by `send`. A message
+//! leaves whole (`eager`), in `fragments`, ahead of a slow receiver (`send_ahead`), or is offered
 //! (`offer`); `packets`, `long_packets` and `loopback` are for peers that share no memory with this
 //! endpoint, and for itself. `loans`: messages that lie in an arena already.
 //!
@@ -20,6 +20,7 @@ pub(crate) mod fragments;
 pub(crate) mod loans;
 pub(crate) mod long_packets;
 pub(crate) mod loopback;
+pub(crate) mod message;
 mod offer;
 pub(crate) mod packets;
 pub(crate) mod private_ring;

@@ -75,8 +75,7 @@ fn receive_unkept(
         if let Some(why) = cx.peers.get(from).and_then(|peer| peer.failure().cloned()) {
             // Claimed before its sender went, and the bytes went with it.
             budget::count_taken(cx, from, kept_bytes(&body));
-            let peer = Peer(from);
-            return Posted::Done(Err(Error::PeerFailed { peer, why }));
+            return Posted::Done(Err(why.of(Peer(from))));
         }
     }
     match body {
@@ -329,7 +328,7 @@ fn keep_or_fail(cx: &mut Cx, envelope: Envelope, source: &impl Source) {
 #[cold]
 fn deliver_slow(cx: &mut Cx, slot: Slot, envelope: Envelope, source: &impl Source) {
     let len = source.len();
-    if let Some(receiving) = cx.requests.receiving(slot) {
+    if let Some(receiving) = cx.requests.matched(slot) {
         receiving.into.copy_from(0, len, source);
         let outcome = envelope.outcome(len, receiving.into.len());
         cx.requests.complete(slot, outcome);

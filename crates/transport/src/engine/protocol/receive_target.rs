@@ -3,10 +3,8 @@
 use limic_records::Violation;
 use limic_shm::bytes::{ReceiveBuffer, Source, append};
 
-use crate::engine::control::budget;
-use crate::engine::cx::Cx;
 use crate::engine::matching::unexpected_store::UnexpectedStore;
-use crate::engine::protocol::{assembly, unexpected};
+use crate::engine::protocol::unexpected;
 use crate::engine::request::{Destination, ReceiveStage, Requests, Slot};
 use crate::raw::RawSliceMut;
 
@@ -46,18 +44,6 @@ pub(crate) enum Came {
     All(Slot),
     /// So many bytes of an unexpected message.
     Unexpected(u64),
-}
-
-impl Came {
-    /// Goes on with the message.
-    #[inline]
-    pub(crate) fn note(self, cx: &mut Cx, from: u32) {
-        match self {
-            Self::Part => {}
-            Self::All(slot) => assembly::assembled(cx, slot),
-            Self::Unexpected(bytes) => budget::count_more(cx, from, bytes as i64),
-        }
-    }
 }
 
 impl<'a> ReceiveTarget<'a> {

@@ -22,7 +22,7 @@ use crate::{Error, Peer, Result, Selector};
 
 /// How long a region that is taken back waits for a peer that seems to access it and does not
 /// answer: it is stopped.
-const PATIENCE: Duration = Duration::from_secs(10);
+const GIVES_UP_AFTER: Duration = Duration::from_secs(10);
 
 /// How long it waits in all for transfers that move, however slowly.
 pub(crate) const LONGEST: Duration = Duration::from_secs(60);
@@ -150,8 +150,8 @@ pub(crate) fn write_own(
 pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
     if cx.regions.is_used(id)? {
         let (peer, moved) = transfers(cx, id);
-        let is_late =
-            cx.regions.unmoved_for(id, moved) >= PATIENCE || cx.regions.taken_back_for() >= LONGEST;
+        let is_late = cx.regions.unmoved_for(id, moved) >= GIVES_UP_AFTER
+            || cx.regions.taken_back_for() >= LONGEST;
         return match peer.filter(|_| is_late) {
             Some(peer) => Err(Error::RegionInUse { peer: Peer(peer) }),
             None => Ok(None),
@@ -220,7 +220,7 @@ fn transfers(cx: &mut Cx, id: RegionId) -> (Option<u32>, u64) {
 fn is_refuted(cx: &mut Cx, peer: u32) -> Result<bool> {
     let inquiry = cx.regions.accessor(peer);
     let refuted = inquiry.is_refuted(&mut cx.peers, &cx.sockets, peer);
-    if !refuted && inquiry.age() >= PATIENCE {
+    if !refuted && inquiry.age() >= GIVES_UP_AFTER {
         return Err(Error::RegionInUse { peer: Peer(peer) });
     }
     Ok(refuted)

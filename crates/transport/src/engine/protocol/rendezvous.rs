@@ -19,11 +19,13 @@ use crate::engine::outbox;
 use crate::engine::peer::table::Channel;
 use crate::engine::protocol::{fragments, packets, regions, rma, send, split_copy, unexpected};
 use crate::engine::request::{Fragments, Incoming, ReceiveStage, SendStage, Slot};
+use crate::error::PeerFailure;
 use crate::raw::RequestId;
+use crate::{Error, Peer};
 
 /// Matches an offer with a receive and starts the transfer.
 pub(crate) fn accept(cx: &mut Cx, slot: Slot, envelope: Envelope, offer: &Offer) {
-    let Some(receiving) = cx.requests.receiving(slot) else {
+    let Some(receiving) = cx.requests.matched(slot) else {
         return;
     };
     let room = receiving.into.len();
@@ -41,7 +43,11 @@ pub(crate) fn accept(cx: &mut Cx, slot: Slot, envelope: Envelope, offer: &Offer)
             packets::accept(cx, slot, offer, incoming, connection);
         }
         // Its sender is gone, and so is the offer.
-        Some(Channel::Loopback) | None => {}
+        Some(Channel::Loopback) | None => {
+            let failure = cx.peers.get(from).and_then(|peer| peer.failure().cloned());
+            let error = failure.unwrap_or(PeerFailure::Died).of(Peer(from));
+            cx.requests.complete(slot, Err(error));
+        }
     }
 }
 
@@ -59,7 +65,7 @@ fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, wh
         // on.
         Path::Kmod if offer.key == 0 => request_fragments(cx, slot, &incoming, true),
         Path::Cma | Path::Kmod | Path::PeerReadable => {
-            if let Some(receiving) = cx.requests.receiving(slot) {
+            if let Some(receiving) = cx.requests.matched(slot) {
                 receiving.stage = ReceiveStage::Reading(incoming);
             }
             cx.transfers.copies.push_back(slot);
@@ -76,7 +82,7 @@ fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, wh
 fn copy_in_process(cx: &mut Cx, slot: Slot, offer: &Offer, incoming: &Incoming) -> bool {
     let peer = cx.peers.get(incoming.from());
     let peer_id = peer.map_or(0, |peer| peer.address.id);
-    cx.requests.receiving(slot).is_some_and(|receiving| {
+    cx.requests.matched(slot).is_some_and(|receiving| {
         limic_copy::same_process::copy(peer_id, offer.send, &receiving.into, incoming.wanted)
     })
 }
@@ -100,7 +106,7 @@ fn choose(
         whole,
         pace: pair.pace.own.pace(),
     };
-    let query = offered.query(pair.nearness.locality, pair.nearness.capabilities);
+    let query = offered.query(pair.conditions.locality, pair.conditions.capabilities);
     let (path, tunable) = select::answer(cx.settings.policy(), &query);
     if tunable {
         autotune::autotuned(cx, from, len, path, query.capabilities.paths)
@@ -113,7 +119,7 @@ fn choose(
 /// exposed to the kernel module.
 pub(crate) fn request_fragments(cx: &mut Cx, slot: Slot, incoming: &Incoming, expose: bool) {
     let path = packets::fragments_path(cx, incoming.from());
-    if let Some(receiving) = cx.requests.receiving(slot) {
+    if let Some(receiving) = cx.requests.matched(slot) {
         receiving.stage = ReceiveStage::Assembling(Incoming { path, ..*incoming });
     }
     let clear = ClearToSend {
@@ -149,7 +155,7 @@ pub(crate) fn finish_copy(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
         }
     }
     if cx.sockets.has_news(from) {
-        if let Some(receiving) = cx.requests.receiving(slot) {
+        if let Some(receiving) = cx.requests.matched(slot) {
             receiving.stage = ReceiveStage::Reading(*incoming);
         }
         let receive = cx.requests.id(slot);
@@ -215,7 +221,7 @@ pub(crate) fn on_clear_to_send(
     if stage.is_none_or(|stage| split_copy::is_open(cx, from, stage)) {
         return Ok(());
     }
-    let Some(sending) = cx.requests.sending(slot) else {
+    let Some(sending) = cx.requests.begun(slot) else {
         return Ok(());
     };
     if clear.start > clear.end || clear.end > sending.data.len() {
@@ -309,7 +315,7 @@ fn on_retracted(cx: &mut Cx, from: u32, id: u64) {
         .sending(slot)
         .is_some_and(|sending| sending.stage == retracting)
     {
-        send::end_send(cx, slot, Err(crate::Error::Cancelled));
+        send::end_send(cx, slot, Err(Error::Cancelled));
     }
 }
 
@@ -317,7 +323,7 @@ fn on_retracted(cx: &mut Cx, from: u32, id: u64) {
 pub(crate) fn demote(cx: &mut Cx, peer: u32, path: Path, why: &str) {
     if let Some(pair) = cx.peers.pair(peer) {
         for needs_it in pair.copies.demote(path, why) {
-            pair.nearness.capabilities.demote(*needs_it);
+            pair.conditions.capabilities.demote(*needs_it);
         }
     }
     tracing::warn!("{path} to peer {peer}: {why}; using pipeline");

@@ -112,23 +112,15 @@ const _: () = assert!(MOST_ASKED <= outbox::MOST_ANSWERS / 2);
 /// Asks the owner for its help, or waits until one of many others is over. Not in the backlog: the
 /// owner may wait for what stands behind it there, before it can end another one.
 fn ask(cx: &mut Cx, owner: u32, access: BacklogEntry) {
-    let accesses = cx.peers.accesses.entry(owner).or_default();
-    if accesses.asked < MOST_ASKED {
-        accesses.asked += 1;
+    if let Some(access) = cx.peers.begin_access(owner, access, MOST_ASKED) {
         send::queue(cx, owner, access);
-    } else {
-        accesses.waiting.push_back(access);
     }
 }
 
 /// An access with the owner's help is over: the next one is asked for.
 pub(crate) fn access_is_over(cx: &mut Cx, owner: u32) {
-    let Some(accesses) = cx.peers.accesses.get_mut(&owner) else {
-        return;
-    };
-    match accesses.waiting.pop_front() {
-        Some(next) => outbox::enqueue(cx, owner, next),
-        None => accesses.asked = accesses.asked.saturating_sub(1),
+    if let Some(next) = cx.peers.end_access(owner) {
+        cx.peers.enqueue(owner, next);
     }
 }
 
@@ -144,7 +136,7 @@ fn access(
     let Some(pair) = cx.peers.pair(number) else {
         return Ok(false);
     };
-    if select::one_sided(&pair.nearness.capabilities) != Path::Cma {
+    if select::one_sided(&pair.conditions.capabilities) != Path::Cma {
         return Ok(false);
     }
     let accesses = cx.memory.access();

@@ -10,7 +10,8 @@ use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::outbox;
 use crate::engine::peer::table::{BacklogEntry, Channel};
-use crate::engine::protocol::attempt::{Attempt, Message, Turn, attempt};
+use crate::engine::protocol::attempt::attempt;
+use crate::engine::protocol::message::{Attempt, Message, Turn};
 use crate::engine::protocol::receive::posted;
 use crate::engine::protocol::{long_packets, loopback, offer, rma};
 use crate::engine::request::{Fragments, Operation, SendStage, Sending, Slot, sent};
@@ -74,7 +75,7 @@ pub(crate) unsafe fn post(
 
 /// Puts something behind what waits for a peer already, and pushes what can be pushed.
 pub(crate) fn queue(cx: &mut Cx, to: u32, entry: BacklogEntry) {
-    outbox::enqueue(cx, to, entry);
+    cx.peers.enqueue(to, entry);
     flush(cx, to);
 }
 
@@ -136,7 +137,7 @@ fn push_queued(cx: &mut Cx, to: u32, id: RequestId) -> bool {
         SendStage::Queued => Turn::Queued,
         SendStage::Fragments(Fragments {
             receive: None, at, ..
-        }) => Turn::Rest(at),
+        }) => Turn::Remaining(at),
         _ => return true,
     };
     // Taken out, so that the context is free meanwhile.
@@ -177,7 +178,7 @@ pub(crate) fn end_send(cx: &mut Cx, slot: Slot, outcome: Outcome) {
 
 /// A send is done, by this path, as far as this side takes part in it.
 pub(crate) fn finish_send(cx: &mut Cx, slot: Slot, path: Path) {
-    let Some(sending) = cx.requests.sending(slot) else {
+    let Some(sending) = cx.requests.begun(slot) else {
         return;
     };
     let (to, tag, len) = (sending.to, sending.tag, sending.data.len());

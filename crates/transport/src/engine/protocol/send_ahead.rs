@@ -14,7 +14,7 @@ use crate::counters::Event;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::protocol::arena_message;
-use crate::engine::protocol::attempt::Message;
+use crate::engine::protocol::message::Message;
 
 /// Sends a message ahead of a slow receiver. False: too much is ahead already, or there is no room.
 ///

@@ -38,7 +38,7 @@ pub(crate) fn block(total: u64) -> u64 {
 /// The receiver starts: it opens a line for the copy, and names it to the sender.
 pub(crate) fn start_split_copy(cx: &mut Cx, slot: Slot, incoming: Incoming) {
     let receive = cx.requests.id(slot).0;
-    let Some(receiving) = cx.requests.receiving(slot) else {
+    let Some(receiving) = cx.requests.matched(slot) else {
         return;
     };
     let opened = address_of_room(receiving.into.slices()).and_then(|address| {
@@ -71,7 +71,7 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
         return Ok(());
     };
     let id = cx.requests.id(slot);
-    let Some(sending) = cx.requests.sending(slot) else {
+    let Some(sending) = cx.requests.begun(slot) else {
         return Ok(());
     };
     let (SendStage::Offered { .. }, Some(pair)) = (sending.stage, cx.peers.pair(from)) else {
@@ -93,10 +93,10 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
         outbox::answer(cx, from, Done::Written.encode(terms.receive));
         return Ok(());
     };
-    if let Some(sending) = cx.requests.sending(slot) {
+    if let Some(sending) = cx.requests.begun(slot) {
         sending.stage = SendStage::SplitWrite(SplitWrite {
             line,
-            asked: asked.line,
+            peer_line: asked.line,
             serial,
             total: terms.bytes,
             own_blocks: 0,
@@ -125,12 +125,12 @@ pub(crate) fn is_open(cx: &mut Cx, to: u32, stage: SendStage) -> bool {
         return false;
     };
     let pair = cx.peers.pair(to);
-    pair.is_some_and(|pair| pair.splits.shows(split.asked, split.serial))
+    pair.is_some_and(|pair| pair.splits.shows(split.peer_line, split.serial))
 }
 
 /// Reads one block from the front. True if the receive needs no more visits for now.
 pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
-    let Some(receiving) = cx.requests.receiving(slot) else {
+    let Some(receiving) = cx.requests.matched(slot) else {
         return true;
     };
     let ReceiveStage::SplitRead(incoming, mut split) = receiving.stage else {
@@ -186,7 +186,7 @@ pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
 
 /// Writes one block from the back. True if the send needs no more visits.
 pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
-    let Some(sending) = cx.requests.sending(slot) else {
+    let Some(sending) = cx.requests.begun(slot) else {
         return true;
     };
     let SendStage::SplitWrite(mut split) = sending.stage else {
@@ -196,7 +196,7 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
     let Some(pair) = cx.peers.pair(to) else {
         return true;
     };
-    let front = pair.splits.front(split.asked);
+    let front = pair.splits.front(split.peer_line);
     let blocks = SplitCopy::new(split.total, block(split.total));
     let range = blocks
         .ok()
@@ -207,7 +207,7 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
         cx.transfers.splits.outgoing.claim(split.line, claimed);
         // If it shows the copy now, the receiver will see the claim before it gives the buffer
         // back.
-        let written = pair.splits.shows(split.asked, split.serial).then(|| {
+        let written = pair.splits.shows(split.peer_line, split.serial).then(|| {
             let remote = RemoteRange {
                 address: split.address,
                 key: 0,
@@ -269,7 +269,7 @@ pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64) {
 
 /// Completes the receive if both sides are done; asks again for what neither copied.
 fn finish_split(cx: &mut Cx, slot: Slot) {
-    let Some(receiving) = cx.requests.receiving(slot) else {
+    let Some(receiving) = cx.requests.matched(slot) else {
         return;
     };
     let ReceiveStage::SplitRead(mut incoming, mut split) = receiving.stage else {
@@ -293,7 +293,7 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
         // One copy failed on the way; the bytes between the two come in fragments.
         incoming.path = Path::Pipeline;
     }
-    if let Some(receiving) = cx.requests.receiving(slot) {
+    if let Some(receiving) = cx.requests.matched(slot) {
         receiving.stage = ReceiveStage::Assembling(incoming);
     }
     if left.is_empty() {

@@ -52,7 +52,7 @@ pub(crate) fn keep(cx: &mut Cx, message: UnexpectedMessage) -> Result<u32, Viola
 pub(crate) fn lose(cx: &mut Cx, token: u32, error: Error) {
     let store = cx.matching.store();
     let Some(message) = store.get(token) else {
-        return;
+        return debug_assert!(false, "a message that was found is kept");
     };
     let (from, kept) = (message.envelope.from, kept_bytes(&message.body));
     store.replace(token, UnexpectedBody::Lost(Box::new(error)));
@@ -63,7 +63,7 @@ pub(crate) fn lose(cx: &mut Cx, token: u32, error: Error) {
 /// Forgets a message: its sender is gone, or has cancelled.
 pub(crate) fn withdraw(cx: &mut Cx, token: u32) {
     let Some(message) = cx.matching.withdraw(token) else {
-        return;
+        return debug_assert!(false, "a message that was found is kept");
     };
     if message.body.blocks_sender().is_some() {
         if let Some(pair) = cx.peers.pair(message.envelope.from) {

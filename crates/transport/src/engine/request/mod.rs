@@ -12,6 +12,7 @@
 //! - An id is a slot and its generation. A slot that is freed gets another generation. Ids can be
 //!   made up, so that no other invariant rests on who may know one.
 
+mod by_kind;
 pub(crate) mod completions;
 mod entry;
 pub(crate) mod operation;
@@ -330,30 +331,6 @@ impl<O: OperationKind> Requests<O> {
         (0..self.entries.len() as u32)
             .filter(|slot| self.entries[*slot as usize].is_known())
             .collect()
-    }
-}
-
-impl Requests {
-    pub(crate) fn sending(&mut self, slot: Slot) -> Option<&mut Sending> {
-        match &mut self.cold[slot as usize].operation {
-            Operation::Send(sending) => Some(sending),
-            _ => None,
-        }
-    }
-
-    /// The position of a receive in the posted queue.
-    pub(crate) fn posted_as(&mut self, slot: Slot) -> Option<PostedId> {
-        match self.receiving(slot)?.stage {
-            ReceiveStage::Posted { id } => Some(id),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn receiving(&mut self, slot: Slot) -> Option<&mut Receiving> {
-        match self.get(slot) {
-            Operation::Receive(receiving) => Some(receiving),
-            _ => None,
-        }
     }
 }
 

@@ -300,7 +300,7 @@ pub(crate) struct SplitWrite {
     /// This endpoint's line of `splits`.
     pub(crate) line: u32,
     /// The receiver's line, and the copy's serial number.
-    pub(crate) asked: u32,
+    pub(crate) peer_line: u32,
     pub(crate) serial: u64,
     /// Bytes to copy in all.
     pub(crate) total: u64,

@@ -109,7 +109,7 @@ fn a_process_that_was_not_watched_is_watched_when_there_is_room() {
         panic!("they have met over one connection");
     };
     let connection = engine.cx.sockets.get_mut(index).expect("a connection");
-    connection.unwatched = true;
+    connection.unwatch();
     engine.cx.sockets.pause(index, &ControlError::NoDescriptor);
     until(&mut [&mut engine], |engines| {
         let connection = engines[0].cx.sockets.get(index);
@@ -187,7 +187,7 @@ fn a_goodbye_counts_though_a_child_of_the_peer_holds_the_connection() {
     let connections = leaving.cx.sockets.iter();
     // As a child that was forked, and has not begun another program.
     let held: Vec<OwnedFd> = connections
-        .map(|connection| connection.channel.as_fd().try_clone_to_owned())
+        .map(|connection| connection.socket.as_fd().try_clone_to_owned())
         .collect::<Result<_, _>>()
         .expect("descriptors");
     leaving.close();

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use limic_records as frame;
-use limic_shm::control::{Channel, MAX_MESSAGE, Received};
+use limic_shm::control::{MAX_MESSAGE, Received, Socket};
 
 use super::{OnEvent, claimer, known, met, open, send, tags, turn, until, wait_for};
 use crate::engine::Engine;
@@ -23,7 +23,7 @@ struct Greeted {
     /// Its number at the endpoint that has greeted it.
     number: u32,
     /// Its end of the connection.
-    channel: Channel,
+    socket: Socket,
     /// What it should say.
     welcome: Vec<u8>,
 }
@@ -34,14 +34,14 @@ impl Greeted {
         let mut own = open(0);
         let number = known(engine, &own);
         assert_eq!(engine.attach(number), Ok(false));
-        let mut channel = None;
+        let mut socket = None;
         wait_for(|| {
-            channel = own.cx.sockets.accept();
-            channel.is_some()
+            socket = own.cx.sockets.accept();
+            socket.is_some()
         });
-        let channel = channel.expect("a connection");
+        let socket = socket.expect("a connection");
         let mut buffer = [0; MAX_MESSAGE];
-        let Ok(Received::Message { len, .. }) = channel.receive(&mut buffer) else {
+        let Ok(Received::Message { len, .. }) = socket.receive(&mut buffer) else {
             panic!("no greeting has come");
         };
         let hello = Greeting::decode(&buffer[..len]).expect("a greeting");
@@ -51,7 +51,7 @@ impl Greeted {
         Self {
             own,
             number,
-            channel,
+            socket,
             welcome,
         }
     }
@@ -62,7 +62,7 @@ impl Greeted {
     }
 
     fn say(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) {
-        let _ = self.channel.send(bytes, fds).expect("sent");
+        let _ = self.socket.send(bytes, fds).expect("sent");
     }
 
     /// Publishes an empty message, which is looked at before any socket.
@@ -176,7 +176,7 @@ fn a_peer_that_says_other_things_all_the_time_and_no_greeting_fails() {
     // One more for each that was read, which the log tells.
     let goes_on = OnEvent(move |_: &tracing::Event<'_>| {
         if said.fetch_add(1, Ordering::Relaxed) < MANY {
-            let _ = hostile.channel.send(&[99; 4], &[]);
+            let _ = hostile.socket.send(&[99; 4], &[]);
         }
     });
     let mut claims = claimer(&engine, hostile.number);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use limic_policy::{Path, PathSet};
 use limic_records::{self as frame, ControlRecord};
 use limic_shm::bytes::ReceiveBuffer;
-use limic_shm::control::{Channel, Sent};
+use limic_shm::control::{Sent, Socket};
 use limic_shm::owner::split::SplitTerms;
 
 use super::{
@@ -62,8 +62,7 @@ fn a_claim_that_a_peer_makes_after_it_denied_another_one_is_waited_for() {
     // It denies the first one; meanwhile it is preempted behind its next claim.
     let held = claims.reserve(0).expect("room");
     until(&mut [&mut receiver, &mut sender], |engines| {
-        let questions = engines[0].cx.peers.questions.get(&of_sender);
-        questions.is_some_and(|questions| questions.answered > 0)
+        engines[0].cx.peers.questions(of_sender).answered > 0
     });
     turns(10, &mut [&mut receiver]);
     held.publish(frame::EAGER, 6);
@@ -131,7 +130,7 @@ fn a_buffer_is_kept_while_its_sender_writes_there_whatever_came_over_the_socket(
         let slot = being_written(&mut owner, &mut sender, numbers);
         let connection = sender.cx.sockets.iter().next().expect("a connection");
         let flags = rustix::net::SendFlags::DONTWAIT;
-        rustix::net::send(connection.channel.as_fd(), said, flags).expect("sent");
+        rustix::net::send(connection.socket.as_fd(), said, flags).expect("sent");
         until(&mut [&mut owner], |engines| {
             !engines[0].cx.peers.is_alive(numbers.0)
         });
@@ -171,8 +170,8 @@ fn records_that_make_no_sense_are_counted_and_their_peer_fails_once() {
 fn a_flood_of_connections_leaves_turns_to_others() {
     let mut engine = open(0);
     let id = engine.cx.identity.address.id;
-    let flood: Vec<Channel> = (0..60)
-        .map(|_| Channel::connect(id).expect("connected"))
+    let flood: Vec<Socket> = (0..60)
+        .map(|_| Socket::connect(id).expect("connected"))
         .collect();
     engine.poll_sockets();
     let accepted = engine.cx.sockets.ungreeted().len();
@@ -188,7 +187,7 @@ fn a_flood_of_messages_leaves_turns_to_others() {
     let (mut engine, flooding, of_flooding, _) = met(0);
     let connection = flooding.cx.sockets.iter().next().expect("a connection");
     for _ in 0..100 {
-        let _ = connection.channel.send(&[99; 4], &[]).expect("sent");
+        let _ = connection.socket.send(&[99; 4], &[]).expect("sent");
     }
     connections::poll(&mut engine.cx, Some(Duration::ZERO));
     assert!(engine.cx.sockets.has_news(of_flooding), "all in one visit");
@@ -205,7 +204,7 @@ fn a_flood_of_messages_is_not_read_to_find_an_arena_of_another_peer() {
     let (of_sender, _) = attach_both(&mut engine, &mut sender);
     let connection = flooding.cx.sockets.iter().next().expect("a connection");
     for _ in 0..100 {
-        let _ = connection.channel.send(&[99; 4], &[]).expect("sent");
+        let _ = connection.socket.send(&[99; 4], &[]).expect("sent");
     }
     arenas::fetch(&mut engine.cx, of_sender, 5);
     assert!(engine.cx.sockets.has_news(of_flooding), "all were read");
@@ -221,7 +220,7 @@ fn an_endpoint_rests_from_a_flood_over_its_sockets_and_hears_its_bell() {
         engine.cx.sockets.end_visit(second_ago.expect("a time"));
     }
     let connection = flooding.cx.sockets.iter().next().expect("a connection");
-    let _ = connection.channel.send(&[99; 4], &[]).expect("sent");
+    let _ = connection.socket.send(&[99; 4], &[]).expect("sent");
     let since = Instant::now();
     connections::poll(&mut engine.cx, Some(Duration::ZERO));
     let rests = engine.cx.sockets.has_news(of_flooding);
@@ -258,9 +257,9 @@ fn connections_of_a_peer_that_end_at_once_end_it() {
         .map(|_| greet(&mut engine, &greedy, &hello))
         .collect();
     assert!(engine.cx.sockets.of_peer(of_greedy).len() > 1);
-    for channel in &held {
+    for socket in &held {
         // What breaks the rules is a reason, too.
-        while let Ok(Sent::Done) = channel.send(&[99; 4], &[]) {}
+        while let Ok(Sent::Done) = socket.send(&[99; 4], &[]) {}
     }
     drop((held, greedy));
     until(&mut [&mut engine], |engines| {
@@ -270,13 +269,13 @@ fn connections_of_a_peer_that_end_at_once_end_it() {
 }
 
 /// A connection over which a hello has come.
-fn greet(engine: &mut Engine, peer: &Engine, hello: &greeting::Greeting) -> Channel {
-    let channel = Channel::connect(engine.cx.identity.address.id).expect("connected");
+fn greet(engine: &mut Engine, peer: &Engine, hello: &greeting::Greeting) -> Socket {
+    let socket = Socket::connect(engine.cx.identity.address.id).expect("connected");
     let [shared, owner] = peer.cx.memory.segment.fds();
     let fds = [shared, owner, peer.cx.sockets.doorbell().for_peers()];
-    let _ = channel.send(&hello.encode(), &fds).expect("sent");
+    let _ = socket.send(&hello.encode(), &fds).expect("sent");
     turn(&mut [engine]);
-    channel
+    socket
 }
 
 /// A process may open and close endpoints as often as it likes.
@@ -306,8 +305,8 @@ fn one_process_invents_no_endless_row_of_peers() {
     let mut known = engine.cx.peers.len();
     loop {
         hello.address.id = hello.address.id.wrapping_add(1);
-        let channel = greet(&mut engine, &greedy, &hello);
-        drop(channel);
+        let socket = greet(&mut engine, &greedy, &hello);
+        drop(socket);
         // Longer than it rests from its sockets.
         let since = Instant::now();
         while engine.cx.peers.len() == known && since.elapsed() < Duration::from_millis(200) {

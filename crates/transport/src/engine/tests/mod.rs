@@ -181,8 +181,7 @@ fn give_up(engine: &mut Engine, peer: u32) {
 
 /// What is said of a peer that has failed.
 fn failed(peer: u32, why: PeerFailure) -> Error {
-    let peer = Peer(peer);
-    Error::PeerFailed { peer, why }
+    why.of(Peer(peer))
 }
 
 /// Sends eight bytes at once.

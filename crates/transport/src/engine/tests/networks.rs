@@ -163,7 +163,7 @@ fn an_endpoint_that_has_known_too_many_peers_says_so() {
 fn a_silent_caller_does_not_make_peers_in_shared_memory_pay_for_networks() {
     let (mut engine, mut peer, of_peer, at_peer) = meet(listening(FabricUse::Tcp), open(1));
     let mut caller = call(&engine);
-    while engine.cx.fabric.patience().is_none() {
+    while engine.cx.fabric.longest_sleep().is_none() {
         engine.poll_sockets();
         engine.progress();
     }

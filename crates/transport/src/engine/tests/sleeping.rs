@@ -81,12 +81,13 @@ fn who_takes_a_region_back_looks_soon_whether_an_access_is_over() {
 fn endpoints_that_have_fewer_processors_than_they_are_give_way() {
     let (mut one, _other, ..) = met(1);
     let few = |cpus: &str| cpus.parse().expect("a list of CPUs");
-    one.cx.peers.confine(few("3"));
-    assert!(!one.cx.peers.is_crowded(), "two endpoints of one process");
-    one.cx.peers.runs_on(i32::MAX, Some(&few("3")));
+    let neighbours = &mut one.cx.peers.neighbours;
+    neighbours.confine(few("3"));
+    assert!(!neighbours.is_crowded(), "two endpoints of one process");
+    neighbours.runs_on(i32::MAX, Some(&few("3")));
     for (cpus, crowded) in [("3", true), ("3-4", false), ("3", true)] {
-        one.cx.peers.confine(few(cpus));
-        assert_eq!(one.cx.peers.is_crowded(), crowded, "{cpus}");
+        neighbours.confine(few(cpus));
+        assert_eq!(neighbours.is_crowded(), crowded, "{cpus}");
     }
     spins::update_spins(&mut one.cx);
     assert!(one.cx.wakeup.is_oversubscribed());

@@ -10,7 +10,7 @@ use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::contact::failure;
 use crate::engine::matching::Liveness;
-use crate::engine::protocol::attempt::Message;
+use crate::engine::protocol::message::Message;
 use crate::engine::protocol::{arena_message, loans, receive, send_ahead};
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSlice, RawSliceMut};

@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::os::fd::{AsFd, OwnedFd};
 
-use limic_shm::control::{Channel, ControlError, PidfdError, Trigger, many_wait_to_be_closed};
+use limic_shm::control::{ControlError, PidfdError, Socket, Trigger, many_wait_to_be_closed};
 use limic_shm::system::{self, Instant};
 use rustix::io::Errno;
 
@@ -46,13 +46,13 @@ impl Sockets {
         any
     }
 
-    /// The process at the other end of a channel.
-    pub(super) fn pidfd_of(&mut self, channel: &Channel) -> Result<OwnedFd, PidfdError> {
-        let pidfd = channel.pidfd();
+    /// The process at the other end of a connection.
+    pub(super) fn pidfd_of(&mut self, socket: &Socket) -> Result<OwnedFd, PidfdError> {
+        let pidfd = socket.pidfd();
         if !is_for_room(&pidfd) || !self.give_up_reserve() {
             return pidfd;
         }
-        let pidfd = channel.pidfd();
+        let pidfd = socket.pidfd();
         self.refill_reserve();
         pidfd
     }
@@ -62,9 +62,7 @@ impl Sockets {
     fn watch_processes(&mut self) -> Vec<u32> {
         let mut dead = self.indices_where(|connection| connection.unwatched);
         dead.retain(|index| {
-            let pidfd = self
-                .get(*index)
-                .map(|connection| connection.channel.pidfd());
+            let pidfd = self.get(*index).map(|connection| connection.socket.pidfd());
             if let Some(pidfd) = pidfd {
                 self.note_process(*index, pidfd);
             }
@@ -75,7 +73,7 @@ impl Sockets {
 
     /// The next connection that wants to be accepted. After a failure nobody is accepted for a
     /// while.
-    pub(crate) fn accept(&mut self) -> Option<Channel> {
+    pub(crate) fn accept(&mut self) -> Option<Socket> {
         let accepted = if many_wait_to_be_closed() {
             Err(std::io::Error::other(
                 "many descriptors that peers have passed wait to be closed",
@@ -122,7 +120,7 @@ impl Sockets {
         let Some(Some(connection)) = self.connections.get_mut(index as usize) else {
             return;
         };
-        if self.events.remove(connection.channel.as_fd()).is_ok() {
+        if self.events.remove(connection.socket.as_fd()).is_ok() {
             connection.unread = true;
             self.paused_since.get_or_insert_with(Instant::now);
         }
@@ -156,7 +154,7 @@ impl Sockets {
                 let token = FIRST + 2 * index as u64;
                 let watched = self
                     .events
-                    .add(connection.channel.as_fd(), token, Trigger::Level);
+                    .add(connection.socket.as_fd(), token, Trigger::Level);
                 connection.unread = watched.is_err();
                 if watched.is_err() {
                     unwatched.push(index as u32);
@@ -178,5 +176,13 @@ impl Sockets {
     /// over may lie in one of them.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused_since.is_some()
+    }
+}
+
+#[cfg(test)]
+impl super::Connection {
+    /// As if no descriptor had been free to watch its peer's process.
+    pub(crate) fn unwatch(&mut self) {
+        self.unwatched = true;
     }
 }

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use limic_shm::control::{Event, EventSet, Trigger};
 use limic_shm::system::Instant;
 
-use super::{DOORBELL, Happened, NETWORK, Sockets};
+use super::{DOORBELL, NETWORK, SocketEvent, Sockets};
 
 /// Of the time, one part in so many is for visits.
 pub(super) const PARTS: u32 = 8;
@@ -37,8 +37,8 @@ impl Sockets {
         };
         let count = set.wait(timeout, &mut events).unwrap_or(0);
         if events[..count].iter().any(|event| event.token == DOORBELL) {
-            self.is_deaf = !self.doorbell.silence();
-            if self.is_deaf {
+            self.is_silenced = !self.doorbell.silence();
+            if self.is_silenced {
                 self.forget_doorbell();
             }
         }
@@ -68,7 +68,7 @@ impl Sockets {
 
     fn make_quiet(&self) -> std::io::Result<EventSet> {
         let quiet = EventSet::new()?;
-        if !self.is_deaf {
+        if !self.is_silenced {
             self.doorbell.watch(&quiet, DOORBELL)?;
         }
         for network in &self.networks {
@@ -79,9 +79,9 @@ impl Sockets {
 
     /// When a visit to connections begins, if these events ask for one.
     pub(crate) fn begin_visit(&self, events: &[Event]) -> Option<Instant> {
-        let mut happened = events.iter().map(|event| Happened::from(*event));
+        let mut happened = events.iter().map(|event| SocketEvent::from(*event));
         let is_visit =
-            happened.any(|happened| !matches!(happened, Happened::Wake | Happened::Network));
+            happened.any(|happened| !matches!(happened, SocketEvent::Wake | SocketEvent::Network));
         is_visit.then(Instant::now)
     }
 

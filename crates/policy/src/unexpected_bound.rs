@@ -6,8 +6,8 @@
 //! 1. Beyond it, senders are asked to offer long messages, of which only the offer is kept. Short
 //!    ones come as before.
 //! 2. Beyond [`CAP`] times as much, the private ring of each peer that fills more than its share
-//!    is held back (`progress::apart`): its messages wait there, and then the peer itself waits,
-//!    as for any receiver that does not keep up.
+//!    is held back: its messages wait there, and then the peer itself waits, as for any receiver
+//!    that does not keep up.
 //! 3. Beyond twice that cap, a peer without a private ring in use fails, if it fills more than its
 //!    share: the shared ring is not to wait for one peer, since all others would too. All shares
 //!    together are half of the cap, so there is a bound of what all may take.
@@ -32,10 +32,11 @@
 const ENTRY: i64 = 256;
 
 /// Beyond so many times the budget, messages wait in the rings of their senders.
-pub(crate) const CAP: u64 = 16;
+const CAP: u64 = 16;
 
 /// What unexpected messages take, against what they may.
-pub(crate) struct UnexpectedBound {
+#[derive(Clone, Debug)]
+pub struct UnexpectedBound {
     /// Bytes beyond which senders are asked to offer.
     budget: u64,
     /// Bytes of all messages, with their entries.
@@ -46,7 +47,9 @@ pub(crate) struct UnexpectedBound {
 }
 
 impl UnexpectedBound {
-    pub(crate) fn new(budget: u64) -> Self {
+    /// No messages yet, of which so many bytes may wait.
+    #[must_use]
+    pub fn new(budget: u64) -> Self {
         Self {
             budget,
             held: 0,
@@ -58,7 +61,8 @@ impl UnexpectedBound {
     /// So many bytes, and messages, of a peer are more; or fewer. Gives whether senders are to be
     /// asked to offer, if that changes.
     #[inline(always)]
-    pub(crate) fn count(&mut self, from: u32, bytes: i64, messages: i64) -> Option<bool> {
+    #[must_use]
+    pub fn count(&mut self, from: u32, bytes: i64, messages: i64) -> Option<bool> {
         let change = bytes + messages * ENTRY;
         self.held = self.held.saturating_add_signed(change);
         if self.over_budget {
@@ -86,7 +90,9 @@ impl UnexpectedBound {
     }
 
     /// Whether messages take more than the budget, or did and still take half of it.
-    pub(crate) fn is_over_budget(&self) -> bool {
+    #[inline]
+    #[must_use]
+    pub fn is_over_budget(&self) -> bool {
         self.over_budget
     }
 
@@ -96,19 +102,22 @@ impl UnexpectedBound {
 
     /// Whether messages take more than the cap.
     #[inline(always)]
-    pub(crate) fn is_over_cap(&self) -> bool {
+    #[must_use]
+    pub fn is_over_cap(&self) -> bool {
         self.over_budget && self.held > self.cap()
     }
 
     /// Whether messages take more than any may.
-    pub(crate) fn is_over_all(&self) -> bool {
+    #[must_use]
+    pub fn is_over_all(&self) -> bool {
         self.held > self.cap().saturating_mul(2)
     }
 
     /// Whether the messages of a peer, which is one of so many, are to wait: together they are over
     /// the cap, and it has added more than its share. Half of the cap is shared out, so that there
     /// is always such a peer.
-    pub(crate) fn is_over_share(&self, from: u32, peers: u32) -> bool {
+    #[must_use]
+    pub fn is_over_share(&self, from: u32, peers: u32) -> bool {
         let share = self.cap() / (2 * u64::from(peers.max(1)));
         let added = self.added.get(from as usize);
         self.is_over_cap() && added.is_some_and(|added| *added > share)

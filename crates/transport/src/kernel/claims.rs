@@ -12,16 +12,16 @@ use crate::raw::ClaimId;
 /// # Invariants
 /// A message that is kept aside can be claimed.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct Claims {
     /// Messages with this tag under this mask are kept aside.
-    aside: Option<(u64, u64)>,
+    reserved: Option<(u64, u64)>,
     /// Those that have come, in order.
     kept: VecDeque<(Status, ClaimId)>,
     /// By the module's names for them.
     claims: HashMap<u64, Found>,
 }
 
-impl Taken {
+impl Claims {
     /// A message was taken out.
     pub(super) fn claimed(&mut self, found: &Found) -> ClaimId {
         self.claims.insert(found.name, *found);
@@ -34,13 +34,13 @@ impl Taken {
     }
 
     /// Messages with this tag under this mask are kept aside from now on.
-    pub(super) fn put_aside(&mut self, tag: u64, mask: u64) {
-        self.aside = Some((tag, mask));
+    pub(super) fn reserve(&mut self, tag: u64, mask: u64) {
+        self.reserved = Some((tag, mask));
     }
 
     /// The tag and the mask of messages that are kept aside, if some are.
-    pub(super) fn aside(&self) -> Option<(u64, u64)> {
-        self.aside
+    pub(super) fn reserved(&self) -> Option<(u64, u64)> {
+        self.reserved
     }
 
     /// A claimed message is kept aside.

@@ -2,18 +2,17 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, connect, recvmsg, sendmsg, shutdown,
 };
-use rustix::process::{PidfdFlags, pidfd_open};
 
-use super::closing::{self, Socket};
+use super::ControlError;
+use super::closing::{self, OwnSocket};
 use super::listener::{abstract_name, address, seqpacket};
-use super::{ControlError, PidfdError};
 use crate::system::{self, Call};
 
 /// The most descriptors that one message may carry.
@@ -45,7 +44,7 @@ impl Control {
     }
 }
 
-/// What [`Channel::send`] did.
+/// What [`Socket::send`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a message that would block was not sent"]
 pub enum Sent {
@@ -55,7 +54,7 @@ pub enum Sent {
     WouldBlock,
 }
 
-/// What [`Channel::receive`] found.
+/// What [`Socket::receive`] found.
 #[derive(Debug)]
 #[must_use = "descriptors in it close when it is dropped"]
 pub enum Received {
@@ -97,28 +96,14 @@ impl Drop for Seen {
     }
 }
 
-/// The process at the other end, as the kernel recorded it: for a channel from
-/// [`Listener::accept`](super::Listener::accept) the process that connected, for
-/// one from [`Channel::connect`] the process that listens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Credentials {
-    /// Process id as this process sees it; 0 if it is in a pid namespace that
-    /// this process cannot see into.
-    pub pid: i32,
-    /// Effective user id at that time.
-    pub uid: u32,
-    /// Effective group id at that time.
-    pub gid: u32,
-}
-
 /// A connected, non-blocking, close-on-exec SOCK_SEQPACKET socket: order and
 /// message borders are kept, and the end of the peer is seen.
 #[derive(Debug)]
-pub struct Channel {
-    fd: Socket,
+pub struct Socket {
+    pub(super) fd: OwnSocket,
 }
 
-impl Channel {
+impl Socket {
     /// Connects to the [`Listener`](super::Listener) of `id`, without blocking.
     ///
     /// # Errors
@@ -127,8 +112,8 @@ impl Channel {
     /// again), or [`ControlError::System`] with the failed step.
     pub fn connect(id: u64) -> Result<Self, ControlError> {
         let name = abstract_name(id);
-        let fd = Socket::new(seqpacket("socket for a channel")?);
-        let address = address(&name, "address of a channel")?;
+        let fd = OwnSocket::new(seqpacket("socket for a connection")?);
+        let address = address(&name, "address of a connection")?;
         system::name_caller(&fd);
         loop {
             // A Unix socket is connected when this returns: there is no
@@ -139,7 +124,7 @@ impl Channel {
                 Err(Errno::CONNREFUSED) => Err(ControlError::NobodyListens { name }),
                 Err(Errno::AGAIN) => Err(ControlError::BacklogFull { name }),
                 Err(errno) => Err(ControlError::System {
-                    step: "connect of a channel",
+                    step: "connect of a connection",
                     errno,
                 }),
             };
@@ -149,7 +134,7 @@ impl Channel {
     /// Takes a connected socket that `accept` made.
     pub(super) fn from_connected(fd: OwnedFd) -> Self {
         Self {
-            fd: Socket::new(fd),
+            fd: OwnSocket::new(fd),
         }
     }
 
@@ -196,17 +181,17 @@ impl Channel {
                 }),
                 Err(Errno::TOOMANYREFS) => Err(ControlError::InFlight),
                 Err(errno) => Err(ControlError::System {
-                    step: "sendmsg on a channel",
+                    step: "sendmsg on a connection",
                     errno,
                 }),
             };
         }
     }
 
-    /// Sends no more: the other end sees the end of the channel, and this one
+    /// Sends no more: the other end sees the end of the connection, and this one
     /// still sees when the other is gone.
     pub fn end_sending(&self) {
-        // It fails only if the channel has ended already.
+        // It fails only if the connection has ended already.
         let _ = shutdown(&self.fd, Shutdown::Write);
     }
 
@@ -222,7 +207,7 @@ impl Channel {
     /// [`ControlError::TooManyFds`] if it carries more than [`MAX_FDS`]
     /// descriptors or the system lets this process have none of them,
     /// [`ControlError::WrongFd`] if one is of another kind than peers pass. No honest
-    /// peer sends such: close the channel. The message stays in it, since to drop it
+    /// peer sends such: close the connection. The message stays in it, since to drop it
     /// may wait for what is in it. [`ControlError::Empty`] if `buffer` has no room at all;
     /// [`ControlError::System`] otherwise.
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ControlError> {
@@ -237,9 +222,9 @@ impl Channel {
         let Some(mut seen) = self.look(buffer)? else {
             return Ok(Received::WouldBlock);
         };
-        // The end of the channel, or an empty message, which `send` refuses:
+        // The end of the connection, or an empty message, which `send` refuses:
         // the two cannot be told apart, and who sends the latter has only
-        // ended its own channel.
+        // ended its own connection.
         if seen.len == 0 {
             return Ok(Received::Closed);
         }
@@ -289,7 +274,7 @@ impl Channel {
         }
     }
 
-    /// One `recvmsg`. `None`: no message waits. A length of 0: the channel has ended.
+    /// One `recvmsg`. `None`: no message waits. A length of 0: the connection has ended.
     fn receive_into(
         &self,
         buffer: &mut [u8],
@@ -317,7 +302,7 @@ impl Channel {
                 Err(Errno::CONNRESET | Errno::NOTCONN) => return Ok(Some(Seen::default())),
                 Err(errno) => {
                     return Err(ControlError::System {
-                        step: "recvmsg on a channel",
+                        step: "recvmsg on a connection",
                         errno,
                     });
                 }
@@ -336,104 +321,13 @@ impl Channel {
         }
     }
 
-    /// The process at the other end (SO_PEERCRED).
-    ///
-    /// # Errors
-    ///
-    /// [`ControlError::System`] if the kernel does not say.
-    pub fn credentials(&self) -> Result<Credentials, ControlError> {
-        let mut ucred = MaybeUninit::<libc::ucred>::zeroed();
-        let len = peer_option(&self.fd, libc::SO_PEERCRED, &mut ucred).map_err(|errno| {
-            ControlError::System {
-                step: "SO_PEERCRED of a channel",
-                errno,
-            }
-        })?;
-        if len != size_of::<libc::ucred>() {
-            let errno = Errno::INVAL;
-            return Err(ControlError::System {
-                step: "SO_PEERCRED of a channel",
-                errno,
-            });
-        }
-        // SAFETY: three integers, for which all zeroes, as initialized above,
-        // and whatever the kernel wrote over them are valid values.
-        let ucred = unsafe { ucred.assume_init() };
-        Ok(Credentials {
-            pid: system::pid_of_peer(self.as_fd()).unwrap_or(ucred.pid),
-            uid: ucred.uid,
-            gid: ucred.gid,
-        })
-    }
-
-    /// A pidfd of the process at the other end: readable once it is dead, even
-    /// while its children still hold the socket open.
-    ///
-    /// By SO_PEERPIDFD (Linux 6.5), which names the very process that connected;
-    /// on older kernels by `pidfd_open`, where a pid that was reused since could
-    /// be taken for the peer.
-    ///
-    /// # Errors
-    ///
-    /// [`PidfdError`] with the reason; the end of the channel then has to do.
-    pub fn pidfd(&self) -> Result<OwnedFd, PidfdError> {
-        if let Some(simulated) = system::pidfd(self.as_fd()) {
-            return simulated;
-        }
-        let mut fd = MaybeUninit::new(-1);
-        match peer_option(&self.fd, libc::SO_PEERPIDFD, &mut fd) {
-            Ok(len) => {
-                // SAFETY: an integer, initialized above.
-                let fd: libc::c_int = unsafe { fd.assume_init() };
-                if len == size_of::<libc::c_int>() && fd >= 0 {
-                    // SAFETY: the kernel has just opened this descriptor for us
-                    // (close-on-exec, as all pidfds are); nobody else owns it.
-                    return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
-                }
-            }
-            // Reaped already: EINVAL up to 6.13, ESRCH later.
-            Err(Errno::INVAL | Errno::SRCH) => return Err(PidfdError::Dead),
-            Err(Errno::NOPROTOOPT) => {}
-            Err(errno) => {
-                let pid = self.credentials().map_or(0, |peer| peer.pid);
-                return Err(PidfdError::Refused {
-                    pid,
-                    step: "SO_PEERPIDFD",
-                    errno,
-                });
-            }
-        }
-        let pid = match self.credentials() {
-            Ok(peer) => peer.pid,
-            Err(ControlError::System { step, errno }) => {
-                return Err(PidfdError::Refused {
-                    pid: 0,
-                    step,
-                    errno,
-                });
-            }
-            Err(_) => 0,
-        };
-        let known = rustix::process::Pid::from_raw(pid).ok_or(PidfdError::OtherNamespace)?;
-        pidfd_open(known, PidfdFlags::empty()).map_err(|errno| match errno {
-            Errno::SRCH => PidfdError::Dead,
-            errno => PidfdError::Refused {
-                pid,
-                step: "pidfd_open",
-                errno,
-            },
-        })
-    }
-}
-
-impl Channel {
     /// Takes what the peer has sent until nothing is left but what no honest one sends.
     pub(super) fn take_all(&self) {
         while let Ok(Received::Message { .. }) = self.receive(&mut [0; MAX_MESSAGE]) {}
     }
 }
 
-impl Drop for Channel {
+impl Drop for Socket {
     fn drop(&mut self) {
         if self.fd.shut() {
             self.take_all();
@@ -441,35 +335,8 @@ impl Drop for Channel {
     }
 }
 
-impl AsFd for Channel {
+impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
-}
-
-/// Reads the socket option `name` of SOL_SOCKET into `value`; gives the length
-/// that the kernel wrote.
-fn peer_option<T>(
-    fd: &OwnedFd,
-    name: libc::c_int,
-    value: &mut MaybeUninit<T>,
-) -> Result<usize, Errno> {
-    // T is an int or a ucred: a few bytes.
-    let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` has room for `len` bytes, which is the most that the
-    // kernel writes, and both pointers are valid for the whole call.
-    let answer = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            name,
-            value.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
-    if answer == 0 {
-        return Ok(len as usize);
-    }
-    let error = std::io::Error::last_os_error();
-    Err(Errno::from_io_error(&error).unwrap_or(Errno::INVAL))
 }
