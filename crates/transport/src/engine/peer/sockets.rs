@@ -330,8 +330,8 @@ impl Sockets {
     }
 
     /// Why the process at the other end of a connection may not have this endpoint's memory, nor
-    /// hand it any. Names of abstract sockets belong to no user: a process that knows the name of an
-    /// endpoint that is gone can listen in its place.
+    /// hand it any. Names of abstract sockets belong to no user: a process that knows the name of
+    /// an endpoint that is gone can listen in its place.
     ///
     /// # Errors
     /// The kernel does not say who that is.
