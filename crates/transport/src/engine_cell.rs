@@ -1,5 +1,5 @@
-//! The border between an endpoint's calls and its engine: no panic leaves it, and no code of the
-//! user runs inside it but a log subscriber.
+//! The border between an endpoint's calls and its engine: no panic leaves a call that keeps
+//! pointers to buffers, and no code of the user runs inside it but a log subscriber.
 //!
 //! While a call waits, the engine holds pointers to buffers that its caller has only lent. A panic
 //! that unwound out of the engine would free such a buffer and leave the pointer, so it ends the

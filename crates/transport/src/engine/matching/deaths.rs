@@ -1,5 +1,5 @@
 //! Failures of peers, as receives from any source learn of them: such a receive may have waited for
-//! the peer that is gone, so one of them fails with it.
+//! the peer that is gone, so those that are posted fail with it, or else the next one.
 
 use crate::error::PeerFailure;
 
