@@ -7,7 +7,6 @@ use limic_records::ControlRecord;
 use limic_shm::system::FIRST_GENERATION;
 
 use super::pair::ShmPair;
-use super::table::Peers;
 use crate::Address;
 use crate::counters::Row;
 use crate::engine::fabric::Link;
@@ -166,43 +165,5 @@ impl Default for Questions {
             last: FIRST_GENERATION - 1,
             answered: FIRST_GENERATION - 1,
         }
-    }
-}
-
-/// One-sided accesses of this endpoint that a peer helps with.
-#[derive(Default)]
-pub(crate) struct Accesses {
-    /// It was asked, and they are not over.
-    under_way: u16,
-    /// It is to be asked when fewer are under way.
-    waiting: VecDeque<BacklogEntry>,
-}
-
-impl Peers {
-    /// An access with its owner's help begins: given back if the owner is to be asked now. It waits
-    /// if so many are under way.
-    pub(crate) fn begin_access(
-        &mut self,
-        owner: u32,
-        access: BacklogEntry,
-        most: u16,
-    ) -> Option<BacklogEntry> {
-        let accesses = self.accesses.entry(owner).or_default();
-        if accesses.under_way < most {
-            accesses.under_way += 1;
-            return Some(access);
-        }
-        accesses.waiting.push_back(access);
-        None
-    }
-
-    /// An access with its owner's help is over; gives the one that the owner is to be asked for.
-    pub(crate) fn end_access(&mut self, owner: u32) -> Option<BacklogEntry> {
-        let accesses = self.accesses.get_mut(&owner)?;
-        let next = accesses.waiting.pop_front();
-        if next.is_none() {
-            accesses.under_way = accesses.under_way.saturating_sub(1);
-        }
-        next
     }
 }

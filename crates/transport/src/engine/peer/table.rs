@@ -8,8 +8,9 @@
 
 use std::collections::HashMap;
 
+use super::accesses::Accesses;
 use super::contacts::Contacts;
-pub(crate) use super::entry::{Accesses, BacklogEntry, Channel, PeerEntry, PeerState, Questions};
+pub(crate) use super::entry::{BacklogEntry, Channel, PeerEntry, PeerState, Questions};
 use super::neighbours::Neighbours;
 use super::notes::Notes;
 use super::pair::ShmPair;
@@ -25,7 +26,7 @@ pub(crate) struct Peers {
     /// What peers were asked over their sockets: few ever are.
     pub(super) questions: HashMap<u32, Questions>,
     /// One-sided accesses that peers help with.
-    pub(super) accesses: HashMap<u32, Accesses>,
+    pub(crate) accesses: Accesses,
     /// The processes that have made the first contact for peers.
     pub(crate) contacts: Contacts,
     /// This endpoint's own number, if it has been named.
@@ -58,7 +59,7 @@ impl Peers {
             entries: Vec::new(),
             by_id: HashMap::new(),
             questions: HashMap::new(),
-            accesses: HashMap::new(),
+            accesses: Accesses::default(),
             contacts: Contacts::default(),
             me: None,
             unmet: 0,
@@ -220,7 +221,7 @@ impl Peers {
         if let PeerState::Up(Channel::Shm(_)) = before {
             self.neighbours.detach();
         }
-        self.accesses.remove(&number);
+        self.accesses.forget(number);
         let other = matches!(before, PeerState::Up(Channel::Shm(_) | Channel::Fabric(_)));
         self.reached -= u32::from(other);
         Some((before, ring))

@@ -112,14 +112,14 @@ const _: () = assert!(MOST_ASKED <= outbox::MOST_ANSWERS / 2);
 /// Asks the owner for its help, or waits until one of many others is over. Not in the backlog: the
 /// owner may wait for what stands behind it there, before it can end another one.
 fn ask(cx: &mut Cx, owner: u32, access: BacklogEntry) {
-    if let Some(access) = cx.peers.begin_access(owner, access, MOST_ASKED) {
+    if let Some(access) = cx.peers.accesses.begin(owner, access, MOST_ASKED) {
         send::queue(cx, owner, access);
     }
 }
 
 /// An access with the owner's help is over: the next one is asked for.
 pub(crate) fn access_is_over(cx: &mut Cx, owner: u32) {
-    if let Some(next) = cx.peers.end_access(owner) {
+    if let Some(next) = cx.peers.accesses.end(owner) {
         cx.peers.enqueue(owner, next);
     }
 }
