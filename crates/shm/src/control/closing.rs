@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_lies_unread_in_a_channel() {
+    fn nobody_waits_for_what_lies_unread_in_a_socket() {
         let ((first, other), (second, another)) = (lingers(), lingers());
         let [one, two] = pair(SocketType::SEQPACKET).map(Socket::from_connected);
         // An empty message looks like the end.

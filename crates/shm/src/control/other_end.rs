@@ -32,7 +32,7 @@ impl Socket {
     /// [`ControlError::System`] if the kernel does not say.
     pub fn credentials(&self) -> Result<Credentials, ControlError> {
         let mut ucred = MaybeUninit::<libc::ucred>::zeroed();
-        let len = peer_option(&self.fd, libc::SO_PEERCRED, &mut ucred).map_err(|errno| {
+        let len = peer_option(self, libc::SO_PEERCRED, &mut ucred).map_err(|errno| {
             ControlError::System {
                 step: "SO_PEERCRED of a connection",
                 errno,
@@ -70,7 +70,7 @@ impl Socket {
             return simulated;
         }
         let mut fd = MaybeUninit::new(-1);
-        match peer_option(&self.fd, libc::SO_PEERPIDFD, &mut fd) {
+        match peer_option(self, libc::SO_PEERPIDFD, &mut fd) {
             Ok(len) => {
                 // SAFETY: an integer, initialized above.
                 let fd: libc::c_int = unsafe { fd.assume_init() };
@@ -137,7 +137,7 @@ fn is_ready(fds: &mut [PollFd<'_>]) -> bool {
 /// Reads the socket option `name` of SOL_SOCKET into `value`; gives the length
 /// that the kernel wrote.
 fn peer_option<T>(
-    fd: &OwnedFd,
+    fd: &impl AsFd,
     name: libc::c_int,
     value: &mut MaybeUninit<T>,
 ) -> Result<usize, Errno> {
@@ -147,7 +147,7 @@ fn peer_option<T>(
     // kernel writes, and both pointers are valid for the whole call.
     let answer = unsafe {
         libc::getsockopt(
-            fd.as_raw_fd(),
+            fd.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
             name,
             value.as_mut_ptr().cast(),

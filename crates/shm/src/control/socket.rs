@@ -100,7 +100,7 @@ impl Drop for Seen {
 /// message borders are kept, and the end of the peer is seen.
 #[derive(Debug)]
 pub struct Socket {
-    pub(super) fd: OwnSocket,
+    fd: OwnSocket,
 }
 
 impl Socket {

@@ -168,8 +168,8 @@ impl Engine {
         self.poll();
         match loans::take_or_fetch(&mut self.cx, selector)? {
             None => Ok(None),
-            Some(loans::Received::InPlace(loaned)) => Ok(Some(loaned)),
-            Some(loans::Received::Fetched(posted, buffer)) => {
+            Some(loans::TakenLoan::InPlace(loaned)) => Ok(Some(loaned)),
+            Some(loans::TakenLoan::Fetched(posted, buffer)) => {
                 let status = match posted {
                     Posted::Done(outcome) => outcome?,
                     Posted::Pending(id) => self.wait(id)?,

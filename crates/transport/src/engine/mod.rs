@@ -176,7 +176,8 @@ impl Engine {
     /// back those that others gave back. `look` counts the times.
     fn give_back_idle(&mut self, look: u32) {
         let pool = &mut self.cx.staging;
-        if let Some(pair) = self.cx.peers.pair(look % self.cx.peers.len().max(1)) {
+        let whose = look.checked_rem(self.cx.peers.len());
+        if let Some(pair) = whose.and_then(|peer| self.cx.peers.pair(peer)) {
             pair.staging.give_back_idle(pool, &mut pair.out, look);
         }
         if look % IDLE_LOOKS == 0 {

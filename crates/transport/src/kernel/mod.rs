@@ -165,7 +165,8 @@ enum Offered {
     Over(Outcome),
     /// In this slot of the module.
     Queued(u32),
-    /// Not now: all slots are in use, or the module has no room for it.
+    /// Not now: all slots are in use, the module has no room for it, too much is pinned, or the
+    /// endpoint is closed.
     Busy,
 }
 

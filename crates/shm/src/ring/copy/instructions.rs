@@ -83,7 +83,7 @@ pub(super) fn past_caches() -> bool {
 /// other sooner by memory.
 ///
 /// So it is with AMD's. Those of Intel share their last cache, however long a line takes
-/// (docs/decisions/0012).
+/// (docs/decisions/0012); others were not measured, and are taken for Intel's.
 #[must_use]
 pub fn far_by_memory() -> bool {
     static IS_AMD: ValueHere<bool> = ValueHere::new();

@@ -28,7 +28,7 @@ pub(crate) fn stop_writer(cx: &mut Cx, number: u32, why: &PeerFailure) -> bool {
         cx.transfers.splits.incoming.end(split.line);
         split.stopped = *why == PeerFailure::Forked || !is_writing(cx, number, split.serial);
         waits |= !split.stopped;
-        if let Some(receiving) = cx.requests.matched(slot) {
+        if let Some(receiving) = cx.requests.known_receive(slot) {
             receiving.stage = ReceiveStage::SplitRead(incoming, split);
         }
     }

@@ -39,7 +39,9 @@ pub(crate) fn probe_next_peer(cx: &mut Cx) {
     if cx.settings.line_latency() != LineLatency::Measured {
         return;
     }
-    let number = cx.peers.next_to_probe();
+    let Some(number) = cx.peers.next_to_probe() else {
+        return;
+    };
     let Some(peer) = cx.peers.get(number) else {
         return;
     };

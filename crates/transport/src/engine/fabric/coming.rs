@@ -29,44 +29,44 @@ impl Coming {
     }
 }
 
-/// The parts of a message that are written by one call.
+/// The stretches of a message that are written by one call.
 struct Stretches {
-    parts: [Stretch; MOST_STRETCHES],
+    list: [Stretch; MOST_STRETCHES],
     count: usize,
 }
 
 impl Sink for Stretches {
     unsafe fn put(&mut self, _: u64, from: *const u8, len: usize) {
-        if let Some(part) = self.parts.get_mut(self.count) {
-            *part = Stretch { start: from, len };
+        if let Some(next) = self.list.get_mut(self.count) {
+            *next = Stretch { start: from, len };
             self.count += 1;
         }
     }
 }
 
 impl Stretches {
-    /// The first parts of `len` bytes of a message from byte `at` on.
+    /// The first stretches of `len` bytes of a message from byte `at` on.
     fn of(data: &SendBuffer, at: u64, len: u64) -> Self {
         let nothing = Stretch {
             start: core::ptr::null(),
             len: 0,
         };
-        let mut parts = Self {
-            parts: [nothing; MOST_STRETCHES],
+        let mut stretches = Self {
+            list: [nothing; MOST_STRETCHES],
             count: 0,
         };
-        // SAFETY: parts are noted, and nothing is copied.
-        unsafe { data.copy_to(at, len, &mut parts) };
-        parts
+        // SAFETY: stretches are noted, and nothing is copied.
+        unsafe { data.copy_to(at, len, &mut stretches) };
+        stretches
     }
 
     /// Bytes of all of them.
     fn len(&self) -> u64 {
-        self.as_slice().iter().map(|part| part.len as u64).sum()
+        self.as_slice().iter().map(|one| one.len as u64).sum()
     }
 
     fn as_slice(&self) -> &[Stretch] {
-        &self.parts[..self.count]
+        &self.list[..self.count]
     }
 }
 

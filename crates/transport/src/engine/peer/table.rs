@@ -157,17 +157,20 @@ impl Peers {
 
     /// The peer that shares memory with this endpoint.
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn pair(&mut self, number: u32) -> Option<&mut ShmPair> {
         self.get(number)?.pair_mut()
     }
 
     /// Whether this endpoint is at work on accesses to its regions by a peer.
+    #[track_caller]
     pub(crate) fn serves(&mut self, number: u32) -> bool {
         self.get(number).is_some_and(|peer| peer.served > 0)
     }
 
     /// Messages of a peer came whole through a ring.
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn count_received(&mut self, from: u32, messages: u64, bytes: u64) {
         if let Some(peer) = self.get(from) {
             peer.counts.received(messages, bytes);
@@ -186,6 +189,7 @@ impl Peers {
     }
 
     /// A peer is reached by a channel from now on.
+    #[track_caller]
     pub(crate) fn up(&mut self, number: u32, channel: Channel) {
         let shared = matches!(channel, Channel::Shm(_));
         if let Some(peer) = self.get(number) {
@@ -311,11 +315,11 @@ impl Peers {
         true
     }
 
-    /// Whose turn it is to have the line latency measured; 0 if there is nobody.
-    pub(crate) fn next_to_probe(&mut self) -> u32 {
-        let number = self.next_probed % self.len().max(1);
+    /// Whose turn it is to have the line latency measured.
+    pub(crate) fn next_to_probe(&mut self) -> Option<u32> {
+        let number = self.next_probed.checked_rem(self.len())?;
         self.next_probed = number + 1;
-        number
+        Some(number)
     }
 
     /// What a peer was asked over its sockets.

@@ -70,7 +70,7 @@ pub(crate) fn destination(
                 pace::count_posted(cx, from);
             }
             let id = cx.requests.id(slot);
-            if let Some(receiving) = cx.requests.matched(slot) {
+            if let Some(receiving) = cx.requests.known_receive(slot) {
                 let incoming = Incoming {
                     path,
                     ..Incoming::new(envelope, len, receiving.into.len())
@@ -188,7 +188,7 @@ impl Came {
 
 /// All bytes of a receive have come in fragments.
 fn assembled(cx: &mut Cx, slot: Slot) {
-    let Some(receiving) = cx.requests.matched(slot) else {
+    let Some(receiving) = cx.requests.known_receive(slot) else {
         return;
     };
     match receiving.stage {

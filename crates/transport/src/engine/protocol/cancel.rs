@@ -32,7 +32,7 @@ fn cancel_send(cx: &mut Cx, slot: Slot, id: RequestId, to: u32, stage: SendStage
             cx.requests.complete(slot, Err(Error::Cancelled));
         }
         SendStage::Offered { retracting: false } => {
-            if let Some(sending) = cx.requests.begun(slot) {
+            if let Some(sending) = cx.requests.known_send(slot) {
                 sending.stage = SendStage::Offered { retracting: true };
             }
             outbox::control(cx, to, ControlRecord::new(frame::RETRACT, 0, [id.0]));

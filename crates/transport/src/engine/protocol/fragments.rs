@@ -254,7 +254,7 @@ fn front_asked(cx: &mut Cx, to: u32) -> Option<Slot> {
 
 /// Pushes fragments of one send until there is no room: (bytes moved, it is over).
 fn push_asked_of(cx: &mut Cx, slot: Slot) -> (bool, bool) {
-    let Some(sending) = cx.requests.begun(slot) else {
+    let Some(sending) = cx.requests.known_send(slot) else {
         return (false, true);
     };
     let SendStage::Fragments(fragments) = sending.stage else {
@@ -296,7 +296,7 @@ fn push_asked_of(cx: &mut Cx, slot: Slot) -> (bool, bool) {
 /// done only when the owner of the region says so, and a message that has to be delivered when its
 /// receiver does.
 pub(crate) fn all_sent(cx: &mut Cx, slot: Slot, fragments: Fragments) {
-    let Some(sending) = cx.requests.begun(slot) else {
+    let Some(sending) = cx.requests.known_send(slot) else {
         return;
     };
     if fragments.confirm {

@@ -115,7 +115,7 @@ pub(crate) fn return_sent_loans(cx: &mut Cx) {
 }
 
 /// A message that was taken where it lies, or is on its way into a buffer of this endpoint.
-pub(crate) enum Received {
+pub(crate) enum TakenLoan {
     /// It lies in an arena of its sender, or among the unexpected messages.
     InPlace(RawLoaned),
     /// It is received into the buffer, which stays until that is over.
@@ -133,7 +133,7 @@ pub(crate) fn fetched(status: Status, buffer: Vec<u8>) -> RawLoaned {
 }
 
 /// Takes the oldest message that matches, wherever its bytes are. `None`: no message waits.
-pub(crate) fn take_or_fetch(cx: &mut Cx, selector: &Selector) -> Result<Option<Received>> {
+pub(crate) fn take_or_fetch(cx: &mut Cx, selector: &Selector) -> Result<Option<TakenLoan>> {
     let Some(token) = cx.matching.probe(&query(selector)) else {
         return receive::nothing_yet(cx, selector);
     };
@@ -151,7 +151,7 @@ pub(crate) fn take_or_fetch(cx: &mut Cx, selector: &Selector) -> Result<Option<R
         .map_err(|_| Error::NoMemory(format!("{len} bytes for a message from {}", Peer(from))))?;
     cx.matching.unqueue(token);
     if let Some(loaned) = take_in_place(cx, token)? {
-        return Ok(Some(Received::InPlace(loaned)));
+        return Ok(Some(TakenLoan::InPlace(loaned)));
     }
     buffer.resize(len, 0_u8);
     let slice = RawSliceMut {
@@ -161,7 +161,7 @@ pub(crate) fn take_or_fetch(cx: &mut Cx, selector: &Selector) -> Result<Option<R
     // SAFETY: the caller keeps the buffer until the receive is over.
     let into = unsafe { ReceiveBuffer::new(&[slice]) };
     let posted = receive::receive_probed(cx, token, into);
-    Ok(Some(Received::Fetched(posted, buffer)))
+    Ok(Some(TakenLoan::Fetched(posted, buffer)))
 }
 
 /// Takes an unexpected message where it lies. `None`: it must be received in the ordinary way.

@@ -28,7 +28,7 @@ pub(crate) fn push_eager(cx: &mut Cx, to: u32, slot: Slot) -> bool {
         return false;
     };
     let link = *link;
-    let Some(sending) = cx.requests.begun(slot) else {
+    let Some(sending) = cx.requests.known_send(slot) else {
         return true;
     };
     let (data, len) = (&sending.data, sending.data.len());

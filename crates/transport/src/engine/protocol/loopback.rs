@@ -83,7 +83,7 @@ pub(crate) fn end_kept(cx: &mut Cx, slot: Slot) {
 
 /// Copies a message into its posted receive.
 fn deliver(cx: &mut Cx, slot: Slot, envelope: Envelope, sending: &Sending) {
-    let Some(receiving) = cx.requests.matched(slot) else {
+    let Some(receiving) = cx.requests.known_receive(slot) else {
         return;
     };
     let (len, room) = (sending.data.len(), receiving.into.len());

@@ -32,7 +32,7 @@ pub(crate) fn push_offer(cx: &mut Cx, to: u32, slot: Slot) -> bool {
     let Some(pair) = cx.peers.pair(to) else {
         return false;
     };
-    let Some(sending) = cx.requests.begun(slot) else {
+    let Some(sending) = cx.requests.known_send(slot) else {
         return true;
     };
     let address = address_of(sending.data.slices());
@@ -67,7 +67,7 @@ pub(crate) fn push_offer(cx: &mut Cx, to: u32, slot: Slot) -> bool {
 /// Where the bytes lie that the peer may read, if it has mapped them or will before it sees an
 /// offer.
 fn heap_place(cx: &mut Cx, to: u32, slot: Slot) -> Option<HeapPlace> {
-    let sending = cx.requests.begun(slot)?;
+    let sending = cx.requests.known_send(slot)?;
     if !cx.peers.pair(to)?.routes.may_stay(sending.data.len()) {
         return None;
     }

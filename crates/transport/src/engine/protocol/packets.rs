@@ -68,7 +68,7 @@ unsafe fn fill(bytes: &mut impl Sink, ahead: u64, data: &SendBuffer, at: u64, le
 /// Offers a long message; the receiver may read it out of registered memory.
 pub(super) fn push_offer(cx: &mut Cx, link: Link, slot: Slot) -> bool {
     let (id, limits) = (cx.requests.id(slot), cx.fabric.limits(link));
-    let Some(sending) = cx.requests.begun(slot) else {
+    let Some(sending) = cx.requests.known_send(slot) else {
         return true;
     };
     let (len, slices) = (sending.data.len(), sending.data.slices());
@@ -87,7 +87,7 @@ pub(super) fn push_offer(cx: &mut Cx, link: Link, slot: Slot) -> bool {
     let (tag, immediate) = (sending.tag, sending.immediate);
     let record = ControlRecord::message(frame::READY_TO_SEND, tag, immediate, offer.encode());
     let pushed = cx.fabric.push_control(link, &record);
-    if let (true, Some(sending)) = (pushed, cx.requests.begun(slot)) {
+    if let (true, Some(sending)) = (pushed, cx.requests.known_send(slot)) {
         sending.stage = SendStage::Offered { retracting: false };
     }
     pushed
@@ -98,7 +98,7 @@ pub(crate) fn push_fragments(cx: &mut Cx, slot: Slot, link: Link) -> (bool, bool
     let limits = cx.fabric.limits(link);
     let mut moved = false;
     loop {
-        let Some(sending) = cx.requests.begun(slot) else {
+        let Some(sending) = cx.requests.known_send(slot) else {
             return (moved, true);
         };
         let SendStage::Fragments(fragments) = sending.stage else {
@@ -149,7 +149,7 @@ pub(crate) fn push_fragments(cx: &mut Cx, slot: Slot, link: Link) -> (bool, bool
 /// Starts the transfer of a matched message: a read if both ends are registered, else in packets.
 pub(crate) fn accept(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, link: Link) {
     let id = cx.requests.id(slot);
-    let Some(receiving) = cx.requests.matched(slot) else {
+    let Some(receiving) = cx.requests.known_receive(slot) else {
         return;
     };
     let room = receiving.into.slices();
@@ -164,7 +164,7 @@ pub(crate) fn accept(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incom
     };
     match read {
         Some(Ok(())) => {
-            if let Some(receiving) = cx.requests.matched(slot) {
+            if let Some(receiving) = cx.requests.known_receive(slot) {
                 receiving.stage = ReceiveStage::Reading(incoming);
             }
             return;

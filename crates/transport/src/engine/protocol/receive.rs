@@ -328,7 +328,7 @@ fn keep_or_fail(cx: &mut Cx, envelope: Envelope, source: &impl Source) {
 #[cold]
 fn deliver_slow(cx: &mut Cx, slot: Slot, envelope: Envelope, source: &impl Source) {
     let len = source.len();
-    if let Some(receiving) = cx.requests.matched(slot) {
+    if let Some(receiving) = cx.requests.known_receive(slot) {
         receiving.into.copy_from(0, len, source);
         let outcome = envelope.outcome(len, receiving.into.len());
         cx.requests.complete(slot, outcome);

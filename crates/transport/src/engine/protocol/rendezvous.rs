@@ -25,7 +25,7 @@ use crate::{Error, Peer};
 
 /// Matches an offer with a receive and starts the transfer.
 pub(crate) fn accept(cx: &mut Cx, slot: Slot, envelope: Envelope, offer: &Offer) {
-    let Some(receiving) = cx.requests.matched(slot) else {
+    let Some(receiving) = cx.requests.known_receive(slot) else {
         return;
     };
     let room = receiving.into.len();
@@ -65,7 +65,7 @@ fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, wh
         // on.
         Path::Kmod if offer.key == 0 => request_fragments(cx, slot, &incoming, true),
         Path::Cma | Path::Kmod | Path::PeerReadable => {
-            if let Some(receiving) = cx.requests.matched(slot) {
+            if let Some(receiving) = cx.requests.known_receive(slot) {
                 receiving.stage = ReceiveStage::Reading(incoming);
             }
             cx.transfers.copies.push_back(slot);
@@ -82,7 +82,7 @@ fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, wh
 fn copy_in_process(cx: &mut Cx, slot: Slot, offer: &Offer, incoming: &Incoming) -> bool {
     let peer = cx.peers.get(incoming.from());
     let peer_id = peer.map_or(0, |peer| peer.address.id);
-    cx.requests.matched(slot).is_some_and(|receiving| {
+    cx.requests.known_receive(slot).is_some_and(|receiving| {
         limic_copy::same_process::copy(peer_id, offer.send, &receiving.into, incoming.wanted)
     })
 }
@@ -119,7 +119,7 @@ fn choose(
 /// exposed to the kernel module.
 pub(crate) fn request_fragments(cx: &mut Cx, slot: Slot, incoming: &Incoming, expose: bool) {
     let path = packets::fragments_path(cx, incoming.from());
-    if let Some(receiving) = cx.requests.matched(slot) {
+    if let Some(receiving) = cx.requests.known_receive(slot) {
         receiving.stage = ReceiveStage::Assembling(Incoming { path, ..*incoming });
     }
     let clear = ClearToSend {
@@ -155,7 +155,7 @@ pub(crate) fn finish_copy(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
         }
     }
     if cx.sockets.has_news(from) {
-        if let Some(receiving) = cx.requests.matched(slot) {
+        if let Some(receiving) = cx.requests.known_receive(slot) {
             receiving.stage = ReceiveStage::Reading(*incoming);
         }
         let receive = cx.requests.id(slot);
@@ -221,7 +221,7 @@ pub(crate) fn on_clear_to_send(
     if stage.is_none_or(|stage| split_copy::is_open(cx, from, stage)) {
         return Ok(());
     }
-    let Some(sending) = cx.requests.begun(slot) else {
+    let Some(sending) = cx.requests.known_send(slot) else {
         return Ok(());
     };
     if clear.start > clear.end || clear.end > sending.data.len() {

@@ -178,7 +178,7 @@ pub(crate) fn end_send(cx: &mut Cx, slot: Slot, outcome: Outcome) {
 
 /// A send is done, by this path, as far as this side takes part in it.
 pub(crate) fn finish_send(cx: &mut Cx, slot: Slot, path: Path) {
-    let Some(sending) = cx.requests.begun(slot) else {
+    let Some(sending) = cx.requests.known_send(slot) else {
         return;
     };
     let (to, tag, len) = (sending.to, sending.tag, sending.data.len());

@@ -43,7 +43,7 @@ pub(crate) fn push_copies(cx: &mut Cx) -> bool {
 
 /// Reads the next part out of the sender's memory. True if the receive needs no more visits.
 fn read_step(cx: &mut Cx, slot: Slot) -> bool {
-    let Some(receiving) = cx.requests.matched(slot) else {
+    let Some(receiving) = cx.requests.known_receive(slot) else {
         return true;
     };
     let ReceiveStage::Reading(mut incoming) = receiving.stage else {
@@ -101,7 +101,7 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
 /// So many bytes more have come. True if that was all.
 fn go_on(cx: &mut Cx, slot: Slot, mut incoming: Incoming, copied: u64) -> bool {
     incoming.got += copied;
-    if let Some(receiving) = cx.requests.matched(slot) {
+    if let Some(receiving) = cx.requests.known_receive(slot) {
         receiving.stage = ReceiveStage::Reading(incoming);
     }
     let all = incoming.got >= incoming.wanted;

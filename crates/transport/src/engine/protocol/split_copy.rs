@@ -38,7 +38,7 @@ pub(crate) fn block(total: u64) -> u64 {
 /// The receiver starts: it opens a line for the copy, and names it to the sender.
 pub(crate) fn start_split_copy(cx: &mut Cx, slot: Slot, incoming: Incoming) {
     let receive = cx.requests.id(slot).0;
-    let Some(receiving) = cx.requests.matched(slot) else {
+    let Some(receiving) = cx.requests.known_receive(slot) else {
         return;
     };
     let opened = address_of_room(receiving.into.slices()).and_then(|address| {
@@ -71,7 +71,7 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
         return Ok(());
     };
     let id = cx.requests.id(slot);
-    let Some(sending) = cx.requests.begun(slot) else {
+    let Some(sending) = cx.requests.known_send(slot) else {
         return Ok(());
     };
     let (SendStage::Offered { .. }, Some(pair)) = (sending.stage, cx.peers.pair(from)) else {
@@ -93,7 +93,7 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
         outbox::answer(cx, from, Done::Written.encode(terms.receive));
         return Ok(());
     };
-    if let Some(sending) = cx.requests.begun(slot) {
+    if let Some(sending) = cx.requests.known_send(slot) {
         sending.stage = SendStage::SplitWrite(SplitWrite {
             line,
             peer_line: asked.line,
@@ -130,7 +130,7 @@ pub(crate) fn is_open(cx: &mut Cx, to: u32, stage: SendStage) -> bool {
 
 /// Reads one block from the front. True if the receive needs no more visits for now.
 pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
-    let Some(receiving) = cx.requests.matched(slot) else {
+    let Some(receiving) = cx.requests.known_receive(slot) else {
         return true;
     };
     let ReceiveStage::SplitRead(incoming, mut split) = receiving.stage else {
@@ -186,7 +186,7 @@ pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
 
 /// Writes one block from the back. True if the send needs no more visits.
 pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
-    let Some(sending) = cx.requests.begun(slot) else {
+    let Some(sending) = cx.requests.known_send(slot) else {
         return true;
     };
     let SendStage::SplitWrite(mut split) = sending.stage else {
@@ -269,7 +269,7 @@ pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64) {
 
 /// Completes the receive if both sides are done; asks again for what neither copied.
 fn finish_split(cx: &mut Cx, slot: Slot) {
-    let Some(receiving) = cx.requests.matched(slot) else {
+    let Some(receiving) = cx.requests.known_receive(slot) else {
         return;
     };
     let ReceiveStage::SplitRead(mut incoming, mut split) = receiving.stage else {
@@ -293,7 +293,7 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
         // One copy failed on the way; the bytes between the two come in fragments.
         incoming.path = Path::Pipeline;
     }
-    if let Some(receiving) = cx.requests.matched(slot) {
+    if let Some(receiving) = cx.requests.known_receive(slot) {
         receiving.stage = ReceiveStage::Assembling(incoming);
     }
     if left.is_empty() {

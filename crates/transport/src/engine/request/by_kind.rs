@@ -7,7 +7,7 @@ use super::{Operation, ReceiveStage, Receiving, Requests, Sending, Slot};
 impl Requests {
     /// A send that is known to be under way.
     #[track_caller]
-    pub(crate) fn begun(&mut self, slot: Slot) -> Option<&mut Sending> {
+    pub(crate) fn known_send(&mut self, slot: Slot) -> Option<&mut Sending> {
         let sending = self.sending(slot);
         debug_assert!(sending.is_some(), "a send that is over moves on");
         sending
@@ -15,7 +15,7 @@ impl Requests {
 
     /// A receive that is known to be matched, and not over.
     #[track_caller]
-    pub(crate) fn matched(&mut self, slot: Slot) -> Option<&mut Receiving> {
+    pub(crate) fn known_receive(&mut self, slot: Slot) -> Option<&mut Receiving> {
         let receiving = self.receiving(slot);
         debug_assert!(receiving.is_some(), "a receive that is over moves on");
         receiving

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::{Log, attach_both, open, open_with, pending, post_receive, until};
 use crate::Peer;
-use crate::engine::Engine;
+use crate::engine::{Engine, SOCKETS_WHILE_BUSY};
 
 #[test]
 fn who_polls_in_vain_for_long_says_once_for_what() {
@@ -36,4 +36,12 @@ fn who_polls_in_vain_for_long_says_once_for_what() {
         }
     });
     assert_eq!(log.count(&line), 1);
+}
+
+#[test]
+fn an_endpoint_that_knows_nobody_polls_as_others_do() {
+    let mut engine = open(1);
+    for _ in 0..2 * SOCKETS_WHILE_BUSY {
+        assert!(!engine.poll());
+    }
 }
