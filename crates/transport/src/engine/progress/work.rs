@@ -50,7 +50,10 @@ pub(crate) fn push(cx: &mut Cx) -> bool {
         }
     }
     moved |= fragments::push_asked(cx);
-    moved |= single_copy::push_copies(cx);
+    if single_copy::push_copies(cx) {
+        cx.regions.help.holds_up_others();
+        moved = true;
+    }
     loans::return_sent_loans(cx);
     moved
 }
