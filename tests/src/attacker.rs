@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
 
 use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use nix::unistd::Pid;
 
 use crate::Random;
 
@@ -16,6 +19,31 @@ pub fn intrude(name: &str) -> Result<Option<OwnedFd>, Errno> {
     let address = UnixAddr::new_abstract(name.as_bytes()).expect("a name");
     let connected = connect(socket.as_raw_fd(), &address);
     Ok(connected.ok().map(|()| socket))
+}
+
+/// Stops this process and lets it go on, again and again, until this is dropped.
+#[derive(Debug)]
+pub struct Stopper(Child);
+
+impl Stopper {
+    /// Begins with it.
+    #[must_use]
+    pub fn start() -> Self {
+        let mut shell = Command::new("sh");
+        // Its end comes behind a CONT, so that this process is never left stopped.
+        let script = "trap 'kill -CONT $0; exit' TERM
+            while kill -STOP $0; do sleep 0.01; kill -CONT $0; sleep 0.01; done";
+        shell.args(["-c", script, &std::process::id().to_string()]);
+        Self(shell.stderr(Stdio::null()).spawn().expect("sh"))
+    }
+}
+
+impl Drop for Stopper {
+    fn drop(&mut self) {
+        let pid = Pid::from_raw(self.0.id() as i32);
+        kill(pid, Signal::SIGTERM).expect("it goes on until this process ends");
+        self.0.wait().expect("it is a child");
+    }
 }
 
 /// Mappings of limic's shared memory in this process that it may write.

@@ -117,7 +117,8 @@ impl Endpoint {
         if remote.is_empty() || there != Some(total) {
             return Err(FI_EINVAL);
         }
-        if access.injected {
+        // Its data goes in a copy of its own once it is over.
+        if access.injected || access.data.is_some() {
             self.may_inject()?;
         }
         self.tally.accessed(access.write, total);

@@ -3,16 +3,13 @@
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use limic::{Endpoint, HybridEndpoint, OwnedSend, Peer, Selector};
-use limic_tests::attacker::{Scribble, intrude, writable_segments};
+use limic_tests::attacker::{Scribble, Stopper, intrude, writable_segments};
 use limic_tests::process::{die, pass, socket_name};
 use limic_tests::{Random, Rank};
-use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{MsgFlags, send};
-use nix::unistd::Pid;
 
 /// When it ends, if the honest ones do not say that they are done.
 const LIMIT: Duration = Duration::from_secs(50);
@@ -77,19 +74,11 @@ pub(crate) fn run(
             flood(going, &mut random, &names);
         }
         Act::StopAndGoOn => {
-            let mut stopper = Command::new("sh");
-            // Its end comes behind a CONT, so that this process is never left stopped.
-            let script = "trap 'kill -CONT $0; exit' TERM
-                while kill -STOP $0; do sleep 0.01; kill -CONT $0; sleep 0.01; done";
-            stopper.args(["-c", script, &std::process::id().to_string()]);
-            let mut stopper = stopper.stderr(Stdio::null()).spawn().expect("sh");
+            let _stopper = Stopper::start();
             let mut sends = Vec::new();
             while going() {
                 talk(endpoint, peers, &mut sends);
             }
-            let pid = Pid::from_raw(stopper.id() as i32);
-            kill(pid, Signal::SIGTERM).expect("it goes on until this process ends");
-            stopper.wait().expect("it is a child");
         }
         Act::DieWithChild => {
             // SAFETY: the child uses what it has mapped, and no lock of this process; it ends

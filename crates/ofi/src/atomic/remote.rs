@@ -185,6 +185,7 @@ impl Endpoint {
             return Err(FI_EINVAL);
         }
         let peer = self.reachable(atomic.peer)?;
+        self.may_inject()?;
         self.tally.did_atomic();
         let node = self.node(atomic.context, reported);
         let direction = match arrays.does {

@@ -34,6 +34,9 @@ void lost(pid_t child)
     while ((result = fi_tsendmsg(end, &message, FI_INJECT)) == 0 && more < MOST)
         more++;
     CHECK(result == -FI_EAGAIN && more > 0 && more < MOST);
+    /* Also of atomic operations, and of the data of writes. */
+    CHECK(fi_inject_atomic(end, bytes, 1, other, 0, 1, FI_UINT8, FI_SUM) == -FI_EAGAIN);
+    CHECK(fi_inject_writedata(end, bytes, 1, 5, other, 0, 1) == -FI_EAGAIN);
     kill(child, SIGKILL);
     uint64_t failed = 0;
     while (fi_cntr_read(sent) + fi_cntr_readerr(sent) < COUNT + more)

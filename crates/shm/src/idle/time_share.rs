@@ -41,11 +41,10 @@ impl TimeShare {
         self.parts = parts;
     }
 
-    /// What began at one time has ended at another.
-    pub fn spend(&mut self, begun: Instant, ended: Instant) {
+    /// A piece of work that took so long has ended.
+    pub fn spend(&mut self, took: Duration, ended: Instant) {
         self.give_back(ended);
-        let took = ended.saturating_duration_since(begun).min(LONGEST);
-        self.spent = (self.spent + took).min(self.at_once + LONGEST);
+        self.spent = (self.spent + took.min(LONGEST)).min(self.at_once + LONGEST);
     }
 
     /// Whether more was taken than may be: then it is worth asking what time it is.
@@ -53,11 +52,6 @@ impl TimeShare {
     #[must_use]
     pub fn is_overdrawn(&self) -> bool {
         self.spent > self.at_once
-    }
-
-    /// The time that is overdrawn was taken from nobody else.
-    pub fn forgive(&mut self) {
-        self.spent = self.spent.min(self.at_once);
     }
 
     /// How long nothing is to be taken from now on, if so.
@@ -95,7 +89,7 @@ mod tests {
                 assert!(rest <= LONGEST * share.parts, "a rest has a bound");
                 now += rest;
             } else {
-                share.spend(now, now + took);
+                share.spend(took, now + took);
                 now += took;
                 sum += took;
             }
@@ -121,7 +115,7 @@ mod tests {
     fn many_who_come_at_once_are_not_kept_waiting() {
         let now = Instant::now();
         let mut share = TimeShare::new(8, AT_ONCE, now);
-        share.spend(now, now + LONGEST);
+        share.spend(LONGEST, now + LONGEST);
         assert!(!share.is_overdrawn());
         assert_eq!(share.rest(now + LONGEST), None);
     }
@@ -134,15 +128,5 @@ mod tests {
         let later = now + Duration::from_secs(10);
         assert_eq!(share.rest(later), None);
         assert_eq!(share.spent, Duration::ZERO);
-    }
-
-    #[test]
-    fn what_is_forgiven_needs_no_rest() {
-        let now = Instant::now();
-        let mut share = TimeShare::new(2, AT_ONCE, now);
-        take_for(&mut share, now, LONGEST, Duration::from_secs(1));
-        share.spend(now, now + LONGEST);
-        share.forgive();
-        assert!(!share.is_overdrawn());
     }
 }

@@ -1,20 +1,22 @@
 //! How much of its time an endpoint gives to help: to accesses of peers to its regions for which it
 //! copies.
 //!
-//! A peer asks as often as it likes. So help has a share of the time ([`TimeShare`]). Once it has
-//! taken more while something else moves, it *rests*: nobody is helped until the rest is over.
-//! While nothing else moves, help needs no rest.
+//! A peer asks as often as it likes. So help has a share of the time ([`TimeShare`]) in which it
+//! holds others up. Once it has taken more, it *rests*: nobody is helped until the rest is over.
 //!
 //! Work that may be help is a [`Piece`], from [`begin`](Help::begin) to [`end`](Help::end). It was
-//! help if [`note`](Help::note) was called in between, and then its time counts.
+//! help if [`note`](Help::note) was called in between. Whether the help of a turn has held others
+//! up shows at the turn's end: something else moved in it, or has come. What an endpoint gives
+//! while it waits costs nobody anything, and does not count.
 
 use core::time::Duration;
 
 use limic_shm::idle::TimeShare;
 use limic_shm::system::Instant;
 
-/// Of the time, one part in so many is for help. Both ends of a pair may be asked for it.
-const PARTS: u32 = 4;
+/// Of the time, one part in so many is for help that holds others up. Both ends of a pair may be
+/// asked for it, and what one end gives, the other waits for.
+const PARTS: u32 = 8;
 /// The same where endpoints share a processor: what one of them takes, the others lack.
 const PARTS_SHARED: u32 = 16;
 /// The most time that it may take at once.
@@ -24,30 +26,22 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct Help {
     share: TimeShare,
-    /// The rest that holds from the next turn on.
-    rest: Option<Rest>,
-    /// Nobody is helped in this turn.
-    rests: bool,
-    /// When the last rest began, or ended early.
-    rested: Instant,
-    /// When something else was last known to have moved.
-    moved: Instant,
-    /// Something else has moved since; the clock was not asked yet.
-    has_moved: bool,
+    /// Until when nobody is helped.
+    rest: Option<Instant>,
+    /// What the help of this turn has taken.
+    taken: Duration,
+    /// When help ended last.
+    ended: Instant,
+    /// Something else has moved in this turn, or has come.
+    holds_up: bool,
+    /// Something else has moved since the last rest began.
+    moved: bool,
     /// How often peers have asked for help, or had some; it wraps.
     count: u32,
     /// A piece is under way: what peers ask for is timed.
     is_timed: bool,
     /// There are more endpoints than processors.
     shares_processor: bool,
-}
-
-/// Nobody is helped.
-#[derive(Clone, Copy, Debug)]
-struct Rest {
-    end: Instant,
-    /// How long nothing else moves before it ends early.
-    quiet: Duration,
 }
 
 /// A piece of work that may be help.
@@ -69,10 +63,10 @@ impl Default for Help {
         Self {
             share: TimeShare::new(PARTS, AT_ONCE, now),
             rest: None,
-            rests: false,
-            rested: now,
-            moved: now,
-            has_moved: false,
+            taken: Duration::ZERO,
+            ended: now,
+            holds_up: false,
+            moved: false,
             count: 0,
             is_timed: false,
             shares_processor: false,
@@ -118,72 +112,55 @@ impl Help {
         self.is_timed = false;
         let helped = piece.count != self.count;
         if helped {
-            self.spend(piece.begun, Instant::now());
+            self.take(piece.begun, Instant::now());
         }
         helped
     }
 
-    fn spend(&mut self, begun: Instant, now: Instant) {
-        self.share.spend(begun, now);
-        if !self.share.is_overdrawn() {
+    fn take(&mut self, begun: Instant, now: Instant) {
+        self.taken += now.saturating_duration_since(begun);
+        self.ended = now;
+    }
+
+    /// Whether a rest is over, since its time is.
+    pub(crate) fn is_rested(&self) -> bool {
+        self.rest.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// A turn ends. Its help counts if something else moved in the turn. Where others need the
+    /// processor to move, it counts unless nothing has moved for long.
+    pub(crate) fn end_turn(&mut self) {
+        let taken = core::mem::take(&mut self.taken);
+        let counts = core::mem::take(&mut self.holds_up) || self.shares_processor && self.moved;
+        if taken.is_zero() || !counts {
             return;
         }
-        self.look(now);
-        // Else it is another piece of the same turn.
-        if self.rest.is_none() && self.moved <= self.rested {
-            return self.share.forgive();
+        self.share.spend(taken, self.ended);
+        if let Some(rest) = self.share.rest(self.ended) {
+            self.rest = Some(self.ended + rest);
+            self.moved = false;
         }
-        let quiet = self.rest.map_or(Duration::ZERO, |rest| rest.quiet);
-        self.rested = now;
-        self.rest = self.share.rest(now).map(|rest| Rest {
-            end: now + rest,
-            quiet: quiet + now.saturating_duration_since(begun),
-        });
-    }
-
-    fn look(&mut self, now: Instant) {
-        if core::mem::take(&mut self.has_moved) {
-            self.moved = now;
-        }
-    }
-
-    /// A turn begins, and a rest ends whose time is over. It is over early if nothing else has
-    /// moved for as long as the help took before: what comes next waits no longer. Where others
-    /// need the processor to move, that says nothing.
-    pub(crate) fn begin_turn(&mut self) {
-        self.rests = self
-            .rest
-            .is_some_and(|rest| self.goes_on(rest, Instant::now()));
-        if !self.rests {
-            self.rest = None;
-        }
-    }
-
-    fn goes_on(&mut self, rest: Rest, now: Instant) -> bool {
-        self.look(now);
-        let quiet = now.saturating_duration_since(self.moved.max(self.rested));
-        if quiet >= rest.quiet && !self.shares_processor {
-            // The help that follows needs no rest, before something moves again.
-            self.rested = now;
-            return false;
-        }
-        now < rest.end
     }
 
     /// Whether nobody is to be helped now.
     pub(crate) fn rests(&self) -> bool {
-        self.rests
+        self.rest.is_some()
     }
 
-    /// There is nothing else to do.
-    pub(crate) fn end_rest(&mut self) {
-        self.rest = None;
-        self.rests = false;
+    /// True if there was one.
+    pub(crate) fn end_rest(&mut self) -> bool {
+        self.rest.take().is_some()
     }
 
-    /// Something else moves.
+    /// Something else moves, and no help has held it up.
     pub(crate) fn others_moved(&mut self) {
-        self.has_moved = true;
+        self.moved = true;
+    }
+
+    /// Something else moves in this turn, or has come.
+    pub(crate) fn holds_up_others(&mut self) {
+        self.moved = true;
+        self.holds_up = true;
     }
 }
 
@@ -191,12 +168,7 @@ impl Help {
 impl Help {
     /// Nobody is helped before this endpoint has nothing else to do.
     pub(crate) fn rest_for_long(&mut self) {
-        const HOUR: Duration = Duration::from_secs(3600);
-        self.rested = Instant::now();
-        self.rest = Some(Rest {
-            end: self.rested + HOUR,
-            quiet: HOUR,
-        });
+        self.rest = Some(Instant::now() + Duration::from_secs(3600));
     }
 }
 
@@ -204,55 +176,108 @@ impl Help {
 mod tests {
     use super::*;
 
-    const PIECE: Duration = Duration::from_micros(10);
-    const TURN: Duration = Duration::from_micros(1);
-    const TURNS: u32 = 100_000;
+    const TURN: Duration = Duration::from_nanos(100);
+    const LONG: Duration = Duration::from_millis(50);
 
-    /// Turns in which somebody asks for a piece, and something else moves in one of `every`: in how
-    /// many of them there was help, and how long all took.
-    fn turns(shares_processor: bool, every: u32) -> (u32, Duration) {
-        let mut help = Help::default();
-        help.set_shares_processor(shares_processor);
-        let begun = Instant::now();
-        let (mut now, mut helped) = (begun, 0);
-        for turn in 0..TURNS {
-            if turn % every == 0 {
-                help.others_moved();
+    /// An endpoint that is asked for help all the time.
+    struct Side {
+        help: Help,
+        now: Instant,
+        helped: Duration,
+        /// When a message comes.
+        comes: Option<Instant>,
+    }
+
+    impl Side {
+        fn new(now: Instant, shares_processor: bool) -> Self {
+            let mut help = Help::default();
+            help.set_shares_processor(shares_processor);
+            Self {
+                help,
+                now,
+                helped: Duration::ZERO,
+                comes: None,
             }
-            help.rest = help.rest.filter(|rest| help.goes_on(*rest, now));
-            if help.rest.is_none() {
-                help.spend(now, now + PIECE);
-                now += PIECE;
-                helped += 1;
-            }
-            now += TURN;
         }
-        (helped, now - begun)
+
+        /// Ends the last turn, and makes another one up to its end: a piece of help is in it,
+        /// unless that rests. True if it has brought a message.
+        fn turn(&mut self, piece: Duration) -> bool {
+            let came = self.comes.is_some_and(|comes| comes <= self.now);
+            if came {
+                self.help.holds_up_others();
+            }
+            self.help.end_turn();
+            if came {
+                self.comes = None;
+                self.help.holds_up_others();
+            }
+            self.now += TURN;
+            if self.help.rest.is_some_and(|end| self.now >= end) {
+                self.help.end_rest();
+            }
+            if !self.help.rests() {
+                let begun = self.now;
+                self.now += piece;
+                self.helped += piece;
+                self.help.take(begun, self.now);
+            }
+            came
+        }
+    }
+
+    /// How often two exchange a message that takes so long, while both are asked for help. What one
+    /// of them gives, the other sees as time in which nothing comes.
+    fn exchanges(latency: Duration, piece: Duration) -> u32 {
+        let begun = Instant::now();
+        let [mut one, mut other] = [(); 2].map(|()| Side::new(begun, false));
+        one.comes = Some(begun);
+        let mut number = 0;
+        while one.now < begun + LONG {
+            if one.now > other.now {
+                core::mem::swap(&mut one, &mut other);
+            }
+            if one.turn(piece) {
+                other.comes = Some(one.now + latency);
+                number += 1;
+            }
+        }
+        number
     }
 
     #[test]
-    fn while_others_move_help_has_its_part_of_the_time() {
+    fn a_pair_that_a_third_asks_for_help_keeps_most_of_its_rate() {
+        for latency in [100, 300, 1000, 10_000].map(Duration::from_nanos) {
+            let alone = exchanges(latency, Duration::ZERO);
+            for piece in [100, 300, 600, 2000, 10_000, 100_000].map(Duration::from_nanos) {
+                let kept = f64::from(exchanges(latency, piece)) / f64::from(alone);
+                assert!(kept > 0.65, "{latency:?}, pieces of {piece:?}: {kept:.2}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_that_holds_others_up_has_its_part_of_the_time() {
         for (shares_processor, parts) in [(false, PARTS), (true, PARTS_SHARED)] {
-            let (helped, all) = turns(shares_processor, 1);
-            assert!(
-                PIECE * helped <= all / parts + AT_ONCE * 2,
-                "{helped} in {all:?}"
-            );
-            assert!(PIECE * helped >= all / (parts + 1), "{helped} in {all:?}");
+            let begun = Instant::now();
+            let mut side = Side::new(begun, shares_processor);
+            while side.now < begun + LONG {
+                side.comes = Some(side.now);
+                side.turn(Duration::from_micros(10));
+            }
+            let (helped, all) = (side.helped, side.now - begun);
+            assert!(helped <= all / parts + AT_ONCE * 2, "{helped:?} in {all:?}");
+            assert!(helped >= all / (parts + 1), "{helped:?} in {all:?}");
         }
     }
 
     #[test]
     fn while_nothing_else_moves_each_turn_helps() {
-        let (helped, _) = turns(false, u32::MAX);
-        assert!(helped >= TURNS - 100, "{helped}");
-    }
-
-    #[test]
-    fn who_moves_seldom_waits_for_one_piece_and_holds_up_the_help_for_as_long() {
-        // Longer than a piece, and shorter than a whole rest.
-        let (helped, all) = turns(false, 20);
-        assert!(PIECE * helped >= all / 2, "{helped} in {all:?}");
-        assert!(helped <= TURNS - TURNS / 20, "{helped}");
+        let begun = Instant::now();
+        let mut side = Side::new(begun, false);
+        while side.now < begun + LONG {
+            side.turn(TURN);
+        }
+        assert!(side.helped * 2 >= LONG, "{:?}", side.helped);
     }
 }

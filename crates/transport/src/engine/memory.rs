@@ -11,7 +11,7 @@ use limic_shm::segment::OwnSegment;
 
 /// A sender stands between claim and publication in the shared ring.
 const STALLED: usize = 1;
-/// Some rings are read apart (`progress::apart`).
+/// Some rings are read apart (`progress::apart`), and not all of them rest.
 const APART: usize = 2;
 /// Peers have switched to private rings that are not read yet.
 const SWITCHED: usize = 4;
@@ -107,7 +107,7 @@ impl OwnMemory {
         stalled
     }
 
-    /// Some rings are read apart, or none is.
+    /// Some rings are to be read apart, or none is.
     pub(crate) fn set_apart(&mut self, any: bool) {
         self.waiting = (self.waiting & !APART) | (usize::from(any) * APART);
     }

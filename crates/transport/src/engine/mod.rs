@@ -62,6 +62,9 @@ use crate::settings::Settings;
 
 /// Progress calls between two looks at the sockets while messages flow.
 const SOCKETS_WHILE_BUSY: u32 = 4096;
+/// The same between two looks at the clock while help rests, and nothing else is to be done: seldom
+/// for who waits, and often enough for who polls now and then.
+const RESTED_EVERY: u32 = 16;
 
 /// An endpoint.
 pub(crate) struct Engine {
@@ -71,6 +74,8 @@ pub(crate) struct Engine {
     pub(crate) cx: Cx,
     /// Progress calls.
     turns: u32,
+    /// Bits that `turns` has while a progress call leaves out what is due now and then.
+    between: u32,
     polled: Polled,
     /// Receives that went past the queues, or tried to, since all peers had their turn.
     bypassed: u32,
@@ -95,6 +100,7 @@ impl Engine {
             inbox: Inbox::default(),
             cx,
             turns: 0,
+            between: SOCKETS_WHILE_BUSY - 1,
             polled: Polled::default(),
             bypassed: 0,
         })
@@ -111,7 +117,7 @@ impl Engine {
     fn progress_except(&mut self, peer: Option<u32>) -> bool {
         let mut moved = self.rings.drain(&mut self.cx, peer);
         self.turns = self.turns.wrapping_add(1);
-        if work::has_slow_work(&self.cx) || self.turns % SOCKETS_WHILE_BUSY == 0 {
+        if work::has_slow_work(&self.cx) || self.turns & self.between == 0 {
             moved |= self.slow_work(moved);
         }
         moved
@@ -136,7 +142,12 @@ impl Engine {
         self.ensure_own();
         let mut moved = false;
         let helped = self.cx.regions.help.count();
-        self.cx.regions.help.begin_turn();
+        if self.cx.regions.help.is_rested() {
+            self.end_rest();
+        }
+        if drained {
+            self.cx.regions.help.holds_up_others();
+        }
         let now_and_then = self.turns % SOCKETS_WHILE_BUSY == 0;
         if now_and_then {
             locality::check_cpu(&mut self.cx);
@@ -166,10 +177,29 @@ impl Engine {
         if self.cx.memory.take_stalled() || now_and_then {
             moved |= connections::poll(&mut self.cx, Some(Duration::ZERO));
         }
-        if drained || moved && helped == self.cx.regions.help.count() {
+        let helped = helped != self.cx.regions.help.count();
+        if helped && self.rings.have_come() {
+            self.cx.regions.help.holds_up_others();
+        }
+        if moved && !helped {
             self.cx.regions.help.others_moved();
         }
+        self.cx.regions.help.end_turn();
+        let rests = self.cx.regions.help.rests();
+        self.between = if rests {
+            RESTED_EVERY
+        } else {
+            SOCKETS_WHILE_BUSY
+        } - 1;
         moved | self.handle_notes()
+    }
+
+    /// Help goes on: rings and reads that it left alone have their turns again.
+    fn end_rest(&mut self) {
+        if self.cx.regions.help.end_rest() {
+            self.cx.memory.set_apart(true);
+            self.cx.transfers.go_on();
+        }
     }
 
     /// Gives back the staging buffers of one of the peers that were not used for long, and takes

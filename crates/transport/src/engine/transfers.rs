@@ -15,7 +15,7 @@ const OVERSUBSCRIBED_BYTES: u64 = 1 << 20;
 /// Long messages under way.
 ///
 /// # Invariants
-/// - A peer stands in `asked_by` once while sends to it wait.
+/// - A peer stands in `asked_by` or in `resting` once while sends to it wait.
 /// - A copy stands in `copies`: once, or again where a peer has failed and another copy has got
 ///   the slot of one that was left there. Then it has two parts in a turn, and that is all.
 /// - A line of `splits` is in use while its copy stands in `copies`, or waits for the other end.
@@ -23,6 +23,8 @@ pub(crate) struct Transfers {
     /// Peers that asked for fragments and wait for some (`PeerEntry::asked`), or waited before they
     /// failed.
     pub(crate) asked_by: VecDeque<u32>,
+    /// The same where they read regions, and help with that rests.
+    pub(crate) resting: Vec<u32>,
     /// Single copies.
     pub(crate) copies: VecDeque<Slot>,
     /// Where both ends say how far they are with copies of which each does a part.
@@ -41,6 +43,7 @@ impl Transfers {
     pub(crate) fn new(kmod: KmodSession, splits: OwnSplits<RequestId>) -> Self {
         Self {
             asked_by: VecDeque::new(),
+            resting: Vec::new(),
             copies: VecDeque::new(),
             splits,
             heap: HeapArenas::default(),
@@ -53,12 +56,18 @@ impl Transfers {
     /// Nothing is moved any more.
     pub(crate) fn leave_to_parent(&mut self) {
         self.asked_by.clear();
+        self.resting.clear();
         self.copies.clear();
     }
 
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.asked_by.is_empty() & self.copies.is_empty()
+    }
+
+    /// Help goes on.
+    pub(crate) fn go_on(&mut self) {
+        self.asked_by.extend(self.resting.drain(..));
     }
 
     /// The endpoint waits, and nothing comes: the receivers of its fragments do not run beside it.

@@ -118,13 +118,15 @@ impl Engine {
             return false;
         }
         self.cx.fabric.arm();
-        self.cx.regions.help.end_rest();
+        self.end_rest();
         // Pairs with the senders' look at the flag: what was published before they looked is seen
         // now.
         if self.progress() {
             self.cx.wakeup.wake_up();
             return false;
         }
+        // What may rest again now is to bound the sleep.
+        self.end_rest();
         true
     }
 

@@ -57,7 +57,7 @@ impl ReceiveRings {
     #[cold]
     pub(crate) fn drain_apart(&mut self, cx: &mut Cx) -> bool {
         let rests = cx.regions.help.rests();
-        let mut moved = false;
+        let (mut moved, mut resting) = (false, 0);
         if self.shared_timed > 0 && !rests {
             moved |= self.drain_shared(cx);
         }
@@ -68,6 +68,7 @@ impl ReceiveRings {
             if served || input.timed > 0 {
                 if rests {
                     at += 1;
+                    resting += 1;
                     continue;
                 }
                 let piece = cx.regions.help.begin();
@@ -93,8 +94,8 @@ impl ReceiveRings {
                 self.private.push(self.apart.swap_remove(at));
             }
         }
-        cx.memory
-            .set_apart(self.shared_timed > 0 || !self.apart.is_empty());
+        let shared = self.shared_timed > 0 && !rests;
+        cx.memory.set_apart(shared || self.apart.len() > resting);
         moved
     }
 }

@@ -138,8 +138,8 @@ impl ReceiveRings {
                     // Each by itself: the ring is that of all, and not all ask for help.
                     let piece = is_timed.then(|| cx.regions.help.begin());
                     let goes_on = on_shared_record(cx, from, record.kind, record.tag, &record);
-                    if let Some(piece) = piece {
-                        cx.regions.help.end(&piece);
+                    if piece.is_some_and(|piece| !cx.regions.help.end(&piece)) {
+                        cx.regions.help.holds_up_others();
                     }
                     if !goes_on {
                         cx.memory.stall();
@@ -179,6 +179,14 @@ impl ReceiveRings {
             self.shared_timed -= 1;
         }
         taken > 0
+    }
+
+    /// Whether there is something to be taken from rings that are not read apart.
+    #[cold]
+    pub(crate) fn have_come(&mut self) -> bool {
+        let mut private = self.private.iter_mut();
+        private.any(|input| !matches!(input.ring.peek(), Ok(None)))
+            || self.shared_timed == 0 && matches!(self.shared.peek(), Ok(Peek::Ready(..)))
     }
 
     /// Whether the sender that a claim names says that it has none. The answer is about this claim

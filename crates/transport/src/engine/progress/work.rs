@@ -43,7 +43,10 @@ pub(crate) fn push(cx: &mut Cx) -> bool {
         at += usize::from(!cx.peers.unlist(at));
     }
     moved |= fragments::push_asked(cx);
-    moved |= single_copy::push_copies(cx);
+    if single_copy::push_copies(cx) {
+        cx.regions.help.holds_up_others();
+        moved = true;
+    }
     loans::return_sent_loans(cx);
     moved
 }

@@ -26,6 +26,9 @@ use crate::engine::protocol::{packets, regions, send};
 use crate::engine::request::{Fragments, SendStage, Slot, sent};
 use crate::raw::RawSlice;
 
+/// The most bytes of regions that one peer gets in a turn.
+const HELP_AT_ONCE: u64 = 1 << 18;
+
 const _: () = assert!(fragments::PAGE == STAGING_PAGE as u64);
 
 /// A message that goes in fragments, or the rest of one.
@@ -34,6 +37,8 @@ struct Fragmented<'a> {
     data: &'a [RawSlice],
     /// The first byte of the data that does not go.
     end: u64,
+    /// The first byte before which no more fragments begin in this turn.
+    stop: u64,
     /// The receive that asked for it; `None` for an eager message.
     receive: Option<u64>,
     /// There are more endpoints than processors, and each turn has to move much.
@@ -53,7 +58,7 @@ unsafe fn push_fragments(
     message: &Fragmented<'_>,
     mut at: u64,
 ) -> u64 {
-    while at < message.end {
+    while at < message.stop {
         // SAFETY: the caller's promise, and there are bytes left, twice.
         let pushed = unsafe {
             push_staged(pair, pool, to, message, at)
@@ -164,6 +169,7 @@ pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Optio
         tag,
         data: message.data,
         end: len,
+        stop: len,
         receive: None,
         oversubscribed: false,
     };
@@ -184,7 +190,7 @@ pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Optio
 /// A receiver asks for fragments of a send. They go at once, if no other send to it waits for room.
 pub(crate) fn begin_asked(cx: &mut Cx, to: u32, slot: Slot) {
     let is_first = cx.peers.get(to).is_some_and(|peer| peer.asked.is_empty());
-    if !(is_first && push_asked_of(cx, slot).1) {
+    if !(is_first && push_asked_of(cx, slot, u64::MAX).1) {
         wait_for_room(cx, to, slot);
     }
 }
@@ -210,16 +216,23 @@ pub(crate) fn push_asked(cx: &mut Cx) -> bool {
         };
         let serves = cx.peers.serves(to);
         let piece = (serves && !rests).then(|| cx.regions.help.begin());
+        let mut left = HELP_AT_ONCE;
         // Where the oldest has no room, none has.
         while let Some(slot) = front_asked(cx, to) {
             let helps = serves && is_help(cx, slot);
-            let (went, over) = match helps && rests {
-                true => (false, false),
-                false => push_asked_of(cx, slot),
-            };
-            moved |= went;
-            if went && helps {
-                cx.regions.help.note();
+            if helps && rests {
+                cx.transfers.resting.push(to);
+                break;
+            }
+            let (went, over) = push_asked_of(cx, slot, if helps { left } else { u64::MAX });
+            if went > 0 {
+                moved = true;
+                if helps {
+                    cx.regions.help.note();
+                    left = left.saturating_sub(went);
+                } else {
+                    cx.regions.help.holds_up_others();
+                }
             }
             if !over {
                 cx.transfers.asked_by.push_back(to);
@@ -252,44 +265,46 @@ fn front_asked(cx: &mut Cx, to: u32) -> Option<Slot> {
     cx.peers.get(to)?.asked.front().copied()
 }
 
-/// Pushes fragments of one send until there is no room: (bytes moved, it is over).
-fn push_asked_of(cx: &mut Cx, slot: Slot) -> (bool, bool) {
+/// Pushes fragments of one send until there is no room, or `most` bytes have gone: (bytes that have
+/// gone, it is over).
+fn push_asked_of(cx: &mut Cx, slot: Slot, most: u64) -> (u64, bool) {
     let Some(sending) = cx.requests.known_send(slot) else {
-        return (false, true);
+        return (0, true);
     };
     let SendStage::Fragments(fragments) = sending.stage else {
-        return (false, true);
+        return (0, true);
     };
     let to = sending.to;
     let pair = match cx.peers.get(to).map(|peer| &mut peer.state) {
         Some(PeerState::Up(Channel::Shm(pair))) => pair,
         Some(PeerState::Up(Channel::Fabric(connection))) => {
             let connection = *connection;
-            let pushed = packets::push_fragments(cx, slot, connection);
+            let (moved, over) = packets::push_fragments(cx, slot, connection);
             cx.fabric.publish(&cx.counters);
-            return pushed;
+            return (u64::from(moved), over);
         }
-        _ => return (false, true),
+        _ => return (0, true),
     };
     let oversubscribed = cx.transfers.is_oversubscribed() || cx.wakeup.is_oversubscribed();
     let message = Fragmented {
         tag: 0,
         data: sending.data.slices(),
         end: fragments.end,
+        stop: fragments.end.min(fragments.at.saturating_add(most)),
         receive: fragments.receive,
         oversubscribed,
     };
     // SAFETY: readable by the invariant of `SendBuffer`; the end was checked when they were asked
     // for.
     let at = unsafe { push_fragments(pair, &mut cx.staging, to, &message, fragments.at) };
-    let moved = at > fragments.at;
-    cx.transfers.sent(at - fragments.at);
+    let went = at - fragments.at;
+    cx.transfers.sent(went);
     sending.stage = SendStage::Fragments(Fragments { at, ..fragments });
     let over = at == fragments.end;
     if over {
         all_sent(cx, slot, fragments);
     }
-    (moved, over)
+    (went, over)
 }
 
 /// All bytes of a send lie in staging buffers or packets: its buffer is free. A one-sided write is

@@ -238,7 +238,7 @@ fn a_turn_takes_no_longer_the_more_reads_of_a_region_wait() {
     let (region, key) = regions::expose(&mut owner.cx, vec![1; LEN]).expect("a region");
     // The time of help is not what counts here.
     let turn = |owner: &mut Engine| {
-        owner.cx.regions.help.end_rest();
+        owner.end_rest();
         owner.progress();
     };
     let [few, many] = [FEW, MANY].map(|count| {

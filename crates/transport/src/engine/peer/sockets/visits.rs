@@ -87,6 +87,7 @@ impl Sockets {
 
     /// A visit that began at this time is over.
     pub(crate) fn end_visit(&mut self, begun: Instant) {
-        self.visits.spend(begun, Instant::now());
+        let now = Instant::now();
+        self.visits.spend(now.saturating_duration_since(begun), now);
     }
 }
