@@ -135,7 +135,7 @@
 //!
 //! ```compile_fail,E0599
 //! fn write(loaned: &limic::Loaned) {
-//!     loaned.bytes()[0].store(1);
+//!     loaned.bytes()[0].store(1, std::sync::atomic::Ordering::Relaxed);
 //! }
 //! ```
 //! ```

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 use std::{fs, io};
 
+use comfy_table::{Table, presets};
 use limic_runner::{Failure, Job, Summary, console, folders};
 use serde::Deserialize;
 
@@ -18,6 +19,10 @@ const QUIET: &str = "off";
 const MUTANT_SECONDS: &str = "180";
 /// Where the list of mutants lies.
 const MUTANTS: &str = "tools/simulator/mutants.toml";
+/// Where mutants are built.
+const BUILD: &str = "target/mutants/build";
+/// Characters of what was found in the table at the end.
+const CELL: usize = 100;
 
 /// `cargo xtask simulate`: the simulator itself with these arguments, or its mutants.
 pub(crate) fn run(words: &[OsString]) -> Result<(), Failure> {
@@ -88,6 +93,9 @@ struct Mutant {
     file: String,
     from: String,
     to: String,
+    /// How the simulator names it, in one of these ways: what it finds else is not this fault.
+    /// Three dots stand for any words.
+    says: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -133,6 +141,47 @@ impl Mutant {
         let mutated = text.replace(&self.from, &self.to);
         Ok((text, mutated))
     }
+
+    /// Builds the simulator with it.
+    fn build(&self, tree: &Path) -> Result<(), Failure> {
+        let (text, mutated) = self.mutated(tree)?;
+        let file = tree.join(&self.file);
+        write(&file, &mutated)?;
+        let built = build(tree, BUILD);
+        write(&file, &text)?;
+        built
+    }
+
+    /// Whether what the simulator has found is this fault.
+    fn is_named_by(&self, said: &str) -> bool {
+        self.says.iter().any(|words| {
+            let mut parts = words.split("...");
+            let behind = parts.try_fold(said, |left, part| Some(left.split_once(part)?.1));
+            behind.is_some()
+        })
+    }
+}
+
+/// Runs the mutant that was built until something is found. Gives that in one line, or how many
+/// runs found nothing.
+fn find() -> Result<String, Failure> {
+    let ran = Command::new(program(&folders::root().join(BUILD)))
+        .args(["--seconds", MUTANT_SECONDS])
+        .stderr(Stdio::null())
+        .output()
+        .map_err(not_started)?;
+    let out = String::from_utf8_lossy(&ran.stdout);
+    let lines = out.lines();
+    let found: Vec<&str> = lines
+        .skip_while(|line| !line.starts_with("seed "))
+        .take_while(|line| !line.starts_with("again, "))
+        .map(str::trim)
+        .collect();
+    if found.is_empty() {
+        let runs = out.lines().find(|line| line.contains(" runs in "));
+        return Ok(format!("nothing, {}", runs.unwrap_or("and no run")));
+    }
+    Ok(found.join(" "))
 }
 
 /// Builds each mutant and runs it until the simulator finds it.
@@ -150,41 +199,29 @@ fn mutants(words: &[OsString]) -> Result<(), Failure> {
             unknown.display()
         )));
     }
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_header(["mutant", "seconds", "what the simulator said"]);
     let mut missed = Vec::new();
     for mutant in all {
         if !wanted.is_empty() && !wanted.iter().any(|name| **name == *mutant.name) {
             continue;
         }
         console::step(&format_args!("{}: {}", mutant.name, mutant.what));
-        let (text, mutated) = mutant.mutated(&tree)?;
-        let file = tree.join(&mutant.file);
-        write(&file, &mutated)?;
-        let built = build(&tree, "target/mutants/build");
+        mutant.build(&tree)?;
         let begin = Instant::now();
-        let ran = Command::new(program(&folders::root().join("target/mutants/build")))
-            .args(["--seconds", MUTANT_SECONDS])
-            .stderr(Stdio::null())
-            .output();
-        write(&file, &text)?;
-        built?;
-        let ran = ran.map_err(not_started)?;
-        let out = String::from_utf8_lossy(&ran.stdout);
-        let runs = out
-            .lines()
-            .find(|line| line.contains(" runs in "))
-            .unwrap_or("");
-        let found = out.lines().find(|line| line.starts_with("seed "));
-        match found {
-            Some(found) if !ran.status.success() => println!(
-                "    found after {:.1} s ({runs})\n    {found}",
-                begin.elapsed().as_secs_f64()
-            ),
-            _ => {
-                println!("    NOT FOUND in {MUTANT_SECONDS} s ({runs})");
-                missed.push(mutant.name);
-            }
+        let said = find()?;
+        let seconds = format!("{:.1}", begin.elapsed().as_secs_f64());
+        println!("    {seconds} s: {said}");
+        if !mutant.is_named_by(&said) {
+            println!("    THAT IS NOT IT");
+            missed.push(mutant.name.clone());
         }
+        let start: String = said.chars().take(CELL).collect();
+        table.add_row([mutant.name, seconds, start]);
     }
+    println!("{table}");
     if missed.is_empty() {
         Ok(())
     } else {

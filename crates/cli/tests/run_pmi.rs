@@ -12,6 +12,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use launcher::*;
 use limic::bootstrap::detect;
@@ -52,6 +53,19 @@ fn rank_program() {
                 let asks = "cmd=get key=a\n".repeat(1000);
                 while (&socket).write_all(asks.as_bytes()).is_ok() {}
             });
+        }
+        // It asks more than anybody may have to keep the answers of, and reads none.
+        "ask much" => {
+            const MUCH: usize = 32 << 20;
+            let socket = pmi_socket();
+            let patience = Duration::from_secs(2);
+            socket.set_write_timeout(Some(patience)).unwrap();
+            let asks = "cmd=get key=a\n".repeat(1000);
+            let mut asked = 0;
+            while asked < MUCH && (&socket).write_all(asks.as_bytes()).is_ok() {
+                asked += asks.len();
+            }
+            println!("held back {rank}: {}", asked < MUCH);
         }
         "leave a flood" => {
             // Several, so that more always waits.
@@ -198,6 +212,13 @@ fn a_rank_that_floods_the_launcher_holds_up_no_signal() {
         signal(&child, Signal::TERM);
         assert_eq!(collect(child).status.code(), Some(143), "{flood}");
     }
+}
+
+#[test]
+fn a_rank_that_reads_no_answers_is_not_read_for_ever() {
+    let output = part(run(&["-n", "2"]), "ask much");
+    let expected = ["held back 0: true", "held back 1: true"];
+    assert_eq!(words(&output, "held back"), expected, "{}", err(&output));
 }
 
 #[test]

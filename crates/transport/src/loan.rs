@@ -242,7 +242,7 @@ impl LoanedByte {
 ///
 /// ```compile_fail
 /// fn write(loaned: &limic::Loaned) {
-///     loaned.bytes()[0].store(0);
+///     loaned.bytes()[0].store(0, std::sync::atomic::Ordering::Relaxed);
 /// }
 /// ```
 pub struct Loaned {

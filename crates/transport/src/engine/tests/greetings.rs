@@ -1,5 +1,5 @@
-//! An endpoint that was greeted publishes a record, so that its own greeting is read: with bytes of
-//! any kind in place of it.
+//! First contacts beyond what one process may make, and bytes of any kind in place of a greeting:
+//! an endpoint that was greeted publishes a record, so that its own greeting is read.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -79,6 +79,24 @@ fn not_met(engine: &mut Engine, peer: u32) -> Option<String> {
         Some(PeerFailure::NotMet(why)) => Some(why.clone()),
         _ => None,
     }
+}
+
+/// Where a process may have few descriptors, it can hold fewer.
+#[test]
+fn a_process_makes_the_first_contact_for_4096_endpoints_at_a_time() {
+    let (mut engine, mut other) = (open(0), open(0));
+    let of_engine = known(&mut other, &engine);
+    let process = std::process::id() as i32;
+    // As if it had met this one with others.
+    let contacts = &mut engine.cx.peers.contacts;
+    (1..=4096).for_each(|peer| contacts.count(peer, process));
+    let mut met = Ok(false);
+    until(&mut [&mut engine, &mut other], |engines| {
+        met = engines[1].attach(of_engine);
+        met != Ok(false)
+    });
+    let why = met.expect_err("one too many").to_string();
+    assert!(why.contains("too many endpoints"), "{why}");
 }
 
 #[test]

@@ -211,6 +211,23 @@ fn a_request_for_a_write_that_comes_when_the_receiver_has_given_up_is_nothing() 
 }
 
 #[test]
+fn a_sender_writes_no_block_more_when_its_receiver_has_ended_the_copy() {
+    let mut pair = Pair::new();
+    let send = pair.offer();
+    let receive = pair.accept();
+    pair.take_part(send);
+    let line = pair.split_read(receive).expect("a copy is under way");
+    pair.receiver.cx.transfers.splits.incoming.end(line);
+    // The buffer is its owner's again.
+    pair.room.fill(0x5A);
+    for _ in 0..100 {
+        pair.sender.progress();
+    }
+    let is_as_it_was = pair.room.iter().all(|byte| *byte == 0x5A);
+    assert!(is_as_it_was, "it was written to");
+}
+
+#[test]
 fn a_receive_is_not_over_because_a_third_says_that_its_sender_has_written() {
     let mut pair = Pair::new();
     let send = pair.offer();
