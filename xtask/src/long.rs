@@ -14,8 +14,9 @@ use crate::optional;
 /// Other flags and other targets make other files, so that the usual builds stay valid.
 const SANITIZER: &str = "target/sanitizer";
 
-/// Its first report ends a program, with a bad status.
-const HALT: &str = "halt_on_error=1";
+/// Its first report ends a program, with a bad status. Memory that nobody has is refused, as the
+/// usual allocator does.
+const OPTIONS: &str = "halt_on_error=1:allocator_may_return_null=1";
 
 /// Threads of one process under ThreadSanitizer, which sees the whole program: the standard library
 /// is built anew.
@@ -27,7 +28,7 @@ pub(crate) fn sanitizer(summary: &mut Summary) -> Result<(), Failure> {
     let test = |words: &[&str], summary: &mut Summary| {
         sanitized("test")
             .args(words)
-            .env("TSAN_OPTIONS", HALT)
+            .env("TSAN_OPTIONS", OPTIONS)
             .run_tests(summary)
     };
     let shared = ["ring::", "bytes::", "idle::"];
@@ -97,7 +98,7 @@ fn sanitized_c(summary: &mut Summary) -> Result<(), Failure> {
             .arg("-o")
             .arg(&program)
             .run()?;
-        Job::new(&program, 2).env("TSAN_OPTIONS", HALT).run()?;
+        Job::new(&program, 2).env("TSAN_OPTIONS", OPTIONS).run()?;
         summary.pass();
     }
     Ok(())
