@@ -43,7 +43,11 @@ const CHECKS: [Check; 21] = [
 ];
 
 /// On demand, behind the others.
-const LONG: [Check; 2] = [("sanitizer", long::sanitizer), ("aarch64", long::aarch64)];
+const LONG: [Check; 3] = [
+    ("rates", long::rates),
+    ("sanitizer", long::sanitizer),
+    ("aarch64", long::aarch64),
+];
 
 /// The outcome of one check.
 enum Outcome {

@@ -18,6 +18,15 @@ const SANITIZER: &str = "target/sanitizer";
 /// usual allocator does.
 const OPTIONS: &str = "halt_on_error=1:allocator_may_return_null=1";
 
+/// What an honest pair keeps of its rate beside each kind of attack, optimised: a machine with three
+/// processors or more is asked for half of it.
+pub(crate) fn rates(summary: &mut Summary) -> Result<(), Failure> {
+    let words = ["test", "--release", "-p", "limic-tests"];
+    Job::cargo(&words, 15)
+        .args(["--test", "rate_under_attack", "--", "--show-output"])
+        .run_tests(summary)
+}
+
 /// Threads of one process under ThreadSanitizer, which sees the whole program: the standard library
 /// is built anew.
 pub(crate) fn sanitizer(summary: &mut Summary) -> Result<(), Failure> {
