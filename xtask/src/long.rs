@@ -18,8 +18,8 @@ const SANITIZER: &str = "target/sanitizer";
 /// usual allocator does.
 const OPTIONS: &str = "halt_on_error=1:allocator_may_return_null=1";
 
-/// What an honest pair keeps of its rate beside each kind of attack, optimised: a machine with three
-/// processors or more is asked for half of it.
+/// What an honest pair keeps of its rate beside each kind of attack, optimised: at least half where
+/// there are three processors or more.
 pub(crate) fn rates(summary: &mut Summary) -> Result<(), Failure> {
     let words = ["test", "--release", "-p", "limic-tests"];
     Job::cargo(&words, 15)
