@@ -177,7 +177,7 @@ pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) -> boo
 pub(super) unsafe fn copy_to_far(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        if instructions::past_caches() {
+        if instructions::far_by_memory() {
             non_temporal::<NOT_AHEAD>(from, to, len);
         } else {
             copy_bytes(from, to, len);

@@ -5,7 +5,7 @@
 //! times slower where the target lies a few bytes behind the source modulo 4096, which shows within
 //! one core too: [`choose`] tries that out once, in some microseconds.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::long::{copy_by_vectors, rep_movsb};
@@ -70,20 +70,12 @@ const JUST_BEHIND: [usize; 2] = [0, 8];
 /// relaxed.
 static SLOW_DISTANCES: AtomicUsize = AtomicUsize::new(PAGE);
 
-/// What [`far_by_memory`] says, for copies. A hint alone, so relaxed.
-static PAST_CACHES: AtomicBool = AtomicBool::new(false);
-
-/// Whether bytes for a core far away are stored past the caches of this one.
-#[inline(always)]
-pub(super) fn past_caches() -> bool {
-    PAST_CACHES.load(Relaxed)
-}
-
 /// Whether cores of one package that are far apart share no cache, so that bytes reach one from the
 /// other sooner by memory.
 ///
 /// So it is with AMD's. Those of Intel share their last cache, however long a line takes
 /// (docs/decisions/0012); others were not measured, and are taken for Intel's.
+#[inline]
 #[must_use]
 pub fn far_by_memory() -> bool {
     static IS_AMD: ValueHere<bool> = ValueHere::new();
@@ -99,8 +91,6 @@ pub(super) fn rep_movsb_is_for(from: *const u8, to: *mut u8, len: usize) -> bool
 
 /// Chooses the instructions for all long copies of this process from now on: those that are wanted,
 /// or with `None` those that suit this processor.
-///
-/// How bytes for cores far away are stored follows from the processor alone.
 pub fn choose(wanted: Option<LongCopy>) -> Chosen {
     const ASKED: &str = "asked for by LIMIC_COPY, a settings file or the profile";
     let chosen = match wanted {
@@ -110,7 +100,6 @@ pub fn choose(wanted: Option<LongCopy>) -> Chosen {
         Some(LongCopy::RepMovsb) => vector("the architecture lacks rep movsb, which is asked for"),
     };
     SLOW_DISTANCES.store(chosen.slow, Relaxed);
-    PAST_CACHES.store(far_by_memory(), Relaxed);
     chosen
 }
 
