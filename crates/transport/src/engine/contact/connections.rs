@@ -145,13 +145,15 @@ fn answer_pending(cx: &mut Cx, peer: u32) -> bool {
 
 /// Ends a connection.
 pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
-    let died = cx.sockets.has_died(index);
     let Some(connection) = cx.sockets.remove(index) else {
         return;
     };
-    let (Some(peer), false) = (connection.peer, died) else {
+    let Some(peer) = connection.peer else {
         return;
     };
+    if connection.has_died() {
+        return;
+    }
     // The peer is to see it, though a forked child of this process may hold the socket too, and
     // though a goodbye may have met a full queue.
     connection.socket.end_sending();

@@ -94,6 +94,13 @@ pub(crate) struct Connection {
     pub(crate) pending: Option<Box<Pending>>,
 }
 
+impl Connection {
+    /// Whether the process at the other end ended before the connection was made.
+    pub(crate) fn has_died(&self) -> bool {
+        self.died
+    }
+}
+
 /// The sockets of an endpoint.
 pub(crate) struct Sockets {
     connections: Vec<Option<Connection>>,
@@ -364,7 +371,7 @@ impl Sockets {
 
     /// Whether the process at the other end of a connection ended before that was made.
     pub(crate) fn has_died(&self, index: u32) -> bool {
-        self.get(index).is_some_and(|connection| connection.died)
+        self.get(index).is_some_and(Connection::has_died)
     }
 
     /// Whether a peer has said something that was not read, or its connection has ended.
