@@ -147,7 +147,7 @@ impl Help {
         self.rest.is_some()
     }
 
-    /// True if there was one.
+    /// Ends the rest; true if there was one.
     pub(crate) fn end_rest(&mut self) -> bool {
         self.rest.take().is_some()
     }

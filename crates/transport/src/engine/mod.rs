@@ -63,7 +63,7 @@ use crate::settings::Settings;
 /// Progress calls between two looks at the sockets while messages flow.
 const SOCKETS_WHILE_BUSY: u32 = 4096;
 /// The same between two looks at the clock while help rests, and nothing else is to be done: seldom
-/// for who waits, and often enough for who polls now and then.
+/// for a caller that waits, and often enough for one that polls now and then.
 const RESTED_EVERY: u32 = 16;
 
 /// An endpoint.
@@ -74,7 +74,8 @@ pub(crate) struct Engine {
     pub(crate) cx: Cx,
     /// Progress calls.
     turns: u32,
-    /// Bits that `turns` has while a progress call leaves out what is due now and then.
+    /// A mask of the low bits of `turns`: where they are all 0, a progress call does the slow work
+    /// though nothing asks for it.
     between: u32,
     polled: Polled,
     /// Receives that went past the queues, or tried to, since all peers had their turn.
