@@ -60,10 +60,11 @@ pub(super) fn near(settings: &Settings, locality: Locality, pace: ReceiverPace) 
     }
 }
 
-pub(super) fn draw_near(random: &mut Random) -> (Settings, Receiver) {
+/// A pair within the node whose receiver keeps up, and a message.
+pub(super) fn draw_near(random: &mut Random) -> (Settings, Question) {
     let (settings, locality) = draw_settings(random, settings());
     let receiver = near(&settings, locality, ReceiverPace::Steady);
-    (settings, receiver)
+    (settings, draw_message(random, receiver))
 }
 
 /// What this pair can do, as far as the kernel lets it.
@@ -82,11 +83,11 @@ pub(super) fn capabilities(settings: &Settings, locality: Locality) -> Capabilit
     }
 }
 
-/// A pair over a network.
-pub(super) fn over(network: &str, only: FabricUse) -> (Settings, Receiver) {
+/// A pair over a network, and a message.
+pub(super) fn over(random: &mut Random, network: &str, only: FabricUse) -> (Settings, Question) {
     let settings = settings().fabric(only).build().expect("settings");
     let limits = limits(network).expect("a network of this build");
-    (settings, Receiver::Network(limits))
+    (settings, draw_message(random, Receiver::Network(limits)))
 }
 
 /// A message to this receiver.
