@@ -99,6 +99,15 @@ impl Pair {
         }
     }
 
+    /// A pair of which both ends take part: with the send and the receive.
+    fn under_way() -> (Self, RequestId, RequestId) {
+        let mut pair = Self::new();
+        let send = pair.offer();
+        let receive = pair.accept();
+        pair.take_part(send);
+        (pair, send, receive)
+    }
+
     /// The receiver's line of its copy, once it has one.
     fn split_read(&mut self, id: RequestId) -> Option<u32> {
         let requests = &mut self.receiver.cx.requests;
@@ -212,10 +221,7 @@ fn a_request_for_a_write_that_comes_when_the_receiver_has_given_up_is_nothing() 
 
 #[test]
 fn a_sender_writes_no_block_more_when_its_receiver_has_ended_the_copy() {
-    let mut pair = Pair::new();
-    let send = pair.offer();
-    let receive = pair.accept();
-    pair.take_part(send);
+    let (mut pair, _, receive) = Pair::under_way();
     let line = pair.split_read(receive).expect("a copy is under way");
     pair.receiver.cx.transfers.splits.incoming.end(line);
     // The buffer is its owner's again.
@@ -229,11 +235,7 @@ fn a_sender_writes_no_block_more_when_its_receiver_has_ended_the_copy() {
 
 #[test]
 fn a_receive_is_not_over_because_a_third_says_that_its_sender_has_written() {
-    let mut pair = Pair::new();
-    let send = pair.offer();
-    let receive = pair.accept();
-    // The sender takes part.
-    pair.take_part(send);
+    let (mut pair, send, receive) = Pair::under_way();
     let mut forger = Forger::new(&pair.receiver, pair.of_sender);
     let blocks = [receive.0, 1 << 20];
     let mut written = Done::Written.encode(receive.0);
@@ -262,10 +264,7 @@ fn a_receive_goes_on_alone_if_a_third_says_so_before_its_sender_takes_part() {
 
 #[test]
 fn a_send_is_not_over_because_a_third_says_that_its_receiver_has_all_bytes() {
-    let mut pair = Pair::new();
-    let send = pair.offer();
-    let receive = pair.accept();
-    pair.take_part(send);
+    let (mut pair, send, receive) = Pair::under_way();
     let before = pair.send_stage(send);
     let mut forger = Forger::new(&pair.sender, pair.of_receiver);
     forger.push(&Done::Received(Path::SplitCopy).encode(send.0));
