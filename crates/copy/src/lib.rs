@@ -15,7 +15,7 @@
 //!   another path moves the rest.
 //! - [`SplitCopy`] lets sender and receiver copy one message together: the receiver reads blocks
 //!   from the front while the sender writes blocks from the back.
-//! - [`RemoteProcess`], [`KmodSessionPair`] and [`same_process`] do the same for buffers of
+//! - [`RemoteProcess`], [`KmodBackendPair`] and [`same_process`] do the same for buffers of
 //!   operations under way: with one peer, or the reason why not.
 //!
 //! Linux only.
@@ -45,8 +45,8 @@ pub use engine::{Access, CopyEngine, LocalSlice, LocalSliceMut, RemoteRange};
 pub use error::CopyError;
 pub use explain::{Explanation, explain};
 pub use kmod::{
-    CallError, Ended, Exposed, Found, Group, Kmod, KmodPair, KmodPeer, KmodSession,
-    KmodSessionPair, Lasting, Member, Messages, News, Opened, Posted, Wanted,
+    CallError, Ended, Exposed, Found, Group, Kmod, KmodBackend, KmodBackendPair, KmodPair,
+    KmodPeer, Lasting, Member, Messages, News, Opened, Posted, Wanted,
 };
 pub use ptracer::{PeerAccess, allow_peers};
 pub use refusal::{RefusalReason, Refused};

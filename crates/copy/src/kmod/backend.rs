@@ -10,14 +10,14 @@ use crate::{Access, CopyEngine, RemoteRange};
 
 /// This endpoint's session with the module.
 #[derive(Debug)]
-pub struct KmodSession {
+pub struct KmodBackend {
     session: Result<Kmod, String>,
     /// The sends' buffers that stay exposed. Apart, since most endpoints never send through the
     /// module.
     lasting: Option<Box<Lasting>>,
 }
 
-impl KmodSession {
+impl KmodBackend {
     /// Opens it, if that is allowed.
     #[must_use]
     pub fn open(allowed: bool) -> Self {
@@ -39,14 +39,14 @@ impl KmodSession {
     }
 
     /// What connects this session with that of a peer.
-    pub fn pair(&self, peer: u64) -> KmodSessionPair {
+    pub fn pair(&self, peer: u64) -> KmodBackendPair {
         let parts = match &self.session {
             Ok(kmod) => kmod
                 .pair(peer)
                 .ok_or_else(|| "the peer has not opened /dev/limic".to_owned()),
             Err(why) => Err(why.clone()),
         };
-        KmodSessionPair {
+        KmodBackendPair {
             parts,
             offers: Offers::Unwanted,
         }
@@ -104,14 +104,14 @@ impl Drop for Once {
     }
 }
 
-/// The engine between two sessions.
+/// The module between this endpoint and one peer, or the reason why it is not used.
 #[derive(Debug)]
-pub struct KmodSessionPair {
+pub struct KmodBackendPair {
     parts: Result<(KmodPair, KmodPeer), String>,
     offers: Offers,
 }
 
-impl KmodSessionPair {
+impl KmodBackendPair {
     /// Why it cannot be used.
     pub fn refusal(&self) -> Option<&str> {
         self.parts.as_ref().err().map(String::as_str)
@@ -133,7 +133,7 @@ impl KmodSessionPair {
 
     /// Lets the peer read a send, if it is likely to. Without a system call, if the buffer was sent
     /// to it before.
-    pub fn offer(&mut self, device: &mut KmodSession, data: &SendBuffer) -> Option<Exposed> {
+    pub fn offer(&mut self, kmod: &mut KmodBackend, data: &SendBuffer) -> Option<Exposed> {
         if self.offers != Offers::Wanted {
             return None;
         }
@@ -142,7 +142,7 @@ impl KmodSessionPair {
         }
         let (pair, _) = self.parts.as_ref().ok()?;
         let local = CopySlices::readable(data, data.len());
-        if let (&[slice], Some(lasting)) = (local.as_slice(), &mut device.lasting) {
+        if let (&[slice], Some(lasting)) = (local.as_slice(), &mut kmod.lasting) {
             // SAFETY: readable by the invariant of `SendBuffer`, until the send ends, with which
             // the latch is shut.
             if let Some(opened) = unsafe { lasting.open(pair, slice) } {

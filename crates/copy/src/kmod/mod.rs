@@ -6,8 +6,8 @@
 //! nothing else.
 
 mod abi;
+mod backend;
 mod call_error;
-mod device;
 mod engine;
 mod group;
 mod lasting;
@@ -17,8 +17,8 @@ mod messages;
 mod session;
 mod status;
 
+pub use backend::{Exposed, KmodBackend, KmodBackendPair};
 pub use call_error::CallError;
-pub use device::{Exposed, KmodSession, KmodSessionPair};
 pub use engine::{Kmod, KmodPair, KmodPeer};
 pub use group::{Group, Member};
 pub use lasting::{Lasting, Opened};

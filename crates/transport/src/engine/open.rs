@@ -1,6 +1,6 @@
 //! An endpoint is opened: a segment, a socket to be found at, and nothing else.
 
-use limic_copy::KmodSession;
+use limic_copy::KmodBackend;
 use limic_policy::Path;
 use limic_policy::select::LONGEST_RECYCLED;
 use limic_policy::select::fragments::BUFFERS_IN_FRAGMENT;
@@ -80,7 +80,7 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
         arenas: Arenas::new(loan_flags, placement, loan_bytes),
         regions: Regions::default(),
         transfers: Transfers::new(
-            KmodSession::open(settings.allowed().contains(Path::Kmod)),
+            KmodBackend::open(settings.allowed().contains(Path::Kmod)),
             OwnSplits::new(&segment),
         ),
         fabric,

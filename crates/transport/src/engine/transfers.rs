@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use limic_copy::KmodSession;
+use limic_copy::KmodBackend;
 use limic_heap::HeapArenas;
 use limic_shm::owner::OwnSplits;
 
@@ -36,11 +36,11 @@ pub(crate) struct Transfers {
     /// Bytes that still go as if the receiver did not run beside the sender.
     oversubscribed: u64,
     /// The kernel module, if this process may use it.
-    pub(crate) kmod: KmodSession,
+    pub(crate) kmod: KmodBackend,
 }
 
 impl Transfers {
-    pub(crate) fn new(kmod: KmodSession, splits: OwnSplits<RequestId>) -> Self {
+    pub(crate) fn new(kmod: KmodBackend, splits: OwnSplits<RequestId>) -> Self {
         Self {
             asked_by: VecDeque::new(),
             resting: Vec::new(),

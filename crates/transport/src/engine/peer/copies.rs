@@ -1,7 +1,7 @@
 //! Single copy between this endpoint and one peer: what can be read or written without the other
 //! side.
 
-use limic_copy::{Exposed, Failed, KmodSession, KmodSessionPair, RemoteProcess, RemoteRange};
+use limic_copy::{Exposed, Failed, KmodBackend, KmodBackendPair, RemoteProcess, RemoteRange};
 use limic_policy::Path;
 use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 
@@ -10,13 +10,13 @@ pub(crate) struct SingleCopy {
     /// Cross-memory attach.
     cma: RemoteProcess,
     /// The kernel module.
-    kmod: KmodSessionPair,
+    kmod: KmodBackendPair,
     /// The peer is in this process.
     same_process: bool,
 }
 
 impl SingleCopy {
-    pub(crate) fn new(cma: RemoteProcess, kmod: KmodSessionPair, same_process: bool) -> Self {
+    pub(crate) fn new(cma: RemoteProcess, kmod: KmodBackendPair, same_process: bool) -> Self {
         Self {
             cma,
             kmod,
@@ -62,12 +62,8 @@ impl SingleCopy {
     }
 
     /// Lets the peer read a send through the kernel module, if it is likely to.
-    pub(crate) fn expose(
-        &mut self,
-        device: &mut KmodSession,
-        data: &SendBuffer,
-    ) -> Option<Exposed> {
-        self.kmod.offer(device, data)
+    pub(crate) fn expose(&mut self, kmod: &mut KmodBackend, data: &SendBuffer) -> Option<Exposed> {
+        self.kmod.offer(kmod, data)
     }
 
     /// Notes whether the kernel module moved the last long message to the peer.
