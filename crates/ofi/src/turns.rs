@@ -50,7 +50,7 @@ unsafe impl Send for Turns {}
 #[must_use]
 pub(crate) struct Turn<'a> {
     turns: &'a Turns,
-    /// The thread that has entered leaves, so it stays with its thread.
+    /// The thread that has entered has to leave, so the turn stays with it.
     _stays: PhantomData<*const ()>,
 }
 
