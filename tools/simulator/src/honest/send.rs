@@ -16,7 +16,7 @@ pub(super) struct Sending {
     _data: Data,
 }
 
-/// Bytes of a message. A late reader, when they have been given back, finds others.
+/// Bytes of a message. A reader that comes after they were given back finds others.
 enum Data {
     Private(Box<[u8]>),
     PeerReadable(limic::Buffer),
