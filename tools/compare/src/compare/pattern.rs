@@ -166,8 +166,8 @@ pub(super) struct Portion {
 }
 
 impl Portion {
-    /// Sizes in one pass.
-    const MOST: usize = 8;
+    /// The most sizes in one pass: those of a quick comparison.
+    const MOST: usize = 9;
 
     /// The first size and the last one.
     pub(super) fn ends(&self) -> (u64, u64) {
@@ -229,14 +229,16 @@ impl Plan {
         }
     }
 
-    /// The sizes of a pattern, in portions.
+    /// The sizes of a pattern, in portions of nearly one length.
     pub(super) fn portions(&self, pattern: Pattern) -> Vec<Portion> {
         let sizes = self.sizes(pattern);
         let portion = |sizes: &[u64]| Portion {
             pattern,
             sizes: sizes.to_vec(),
         };
-        sizes.chunks(Portion::MOST).map(portion).collect()
+        let count = sizes.len().div_ceil(Portion::MOST);
+        let length = sizes.len().div_ceil(count);
+        sizes.chunks(length).map(portion).collect()
     }
 
     fn sizes(&self, pattern: Pattern) -> Vec<u64> {
@@ -303,6 +305,7 @@ mod tests {
         let quick = Plan::new(Comparison::Peers, true, Some(1), None);
         assert_eq!(quick.rounds, 1);
         assert!(quick.sizes(Pattern::Latency).len() < 10);
+        assert_eq!(quick.portions(Pattern::Latency).len(), 1);
         let portions = full.portions(Pattern::Latency);
         let titles: Vec<String> = portions.iter().map(Portion::title).collect();
         assert_eq!(
