@@ -4,6 +4,7 @@ use core::fmt;
 
 use limic_fabric::Limits;
 
+use super::select::fragments::Cut;
 use super::select::network::{self, NetworkPlan};
 use super::select::{self, Offered, Pair, Routes, SendState};
 use super::{
@@ -153,7 +154,11 @@ fn by_table(
     let row = pair.table.rows()[row].clone();
     explanation.take(path);
     if explanation.parts.fragments {
-        explanation.fragment_bytes = routes.longest_fragment_of(bytes);
+        let cut = match path {
+            Path::EagerFragments => Cut::Eager,
+            _ => Cut::Asked,
+        };
+        explanation.fragment_bytes = routes.longest_fragment_of(bytes, cut);
     }
     let is_decided = decided.is_some_and(|(_, decided)| decided == path);
     explanation.note = note(path, &row, is_decided, history);

@@ -11,7 +11,7 @@
 //!   fragment names the receive and its place, and several such messages may go at once.
 
 use limic_policy::Path;
-use limic_policy::select::fragments;
+use limic_policy::select::fragments::{self, Cut};
 use limic_pools::staging::StagingPool;
 use limic_records as frame;
 use limic_shm::bytes::gather_part;
@@ -41,8 +41,7 @@ struct Fragmented<'a> {
     stop: u64,
     /// The receive that asked for it; `None` for an eager message.
     receive: Option<u64>,
-    /// There are more endpoints than processors, and each turn has to move much.
-    oversubscribed: bool,
+    cut: Cut,
 }
 
 /// Pushes the fragments of a message from byte `at` on, as far as there is room; gives how far that
@@ -88,7 +87,7 @@ unsafe fn push_staged(
         return None;
     }
     let routes = &pair.routes;
-    let len = routes.fragment_bytes(message.end, at, message.oversubscribed);
+    let len = routes.fragment_bytes(message.end, at, message.cut);
     let lengths = (len, message.end, routes.window);
     let (target, len) = pair.staging.target_for(pool, &mut pair.out, to, lengths)?;
     let far = pair.is_far();
@@ -171,7 +170,7 @@ pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Optio
         end: len,
         stop: len,
         receive: None,
-        oversubscribed: false,
+        cut: Cut::Eager,
     };
     // SAFETY: the caller's promise.
     let at = unsafe {
@@ -286,13 +285,18 @@ fn push_asked_of(cx: &mut Cx, slot: Slot, most: u64) -> (u64, bool) {
         _ => return (0, true),
     };
     let oversubscribed = cx.transfers.is_oversubscribed() || cx.wakeup.is_oversubscribed();
+    let cut = match fragments.receive {
+        _ if oversubscribed => Cut::Longest,
+        Some(_) => Cut::Asked,
+        None => Cut::Eager,
+    };
     let message = Fragmented {
         tag: 0,
         data: sending.data.slices(),
         end: fragments.end,
         stop: fragments.end.min(fragments.at.saturating_add(most)),
         receive: fragments.receive,
-        oversubscribed,
+        cut,
     };
     // SAFETY: readable by the invariant of `SendBuffer`; the end was checked when they were asked
     // for.
