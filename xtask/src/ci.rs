@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use limic_runner::{Failure, Job, Summary, console, setup};
+use limic_runner::{Failure, Job, Summary, console, folders, setup};
 
 use crate::{checks, counts, examples, fuzz, lines, long, packaging, simulate, stalls, suite};
 
@@ -63,6 +63,7 @@ pub(crate) fn run(keep_going: bool, long: bool) -> Result<(), Failure> {
     }
     let mut summary = Summary::default();
     let begin = Instant::now();
+    let room = free_room();
     let mut outcomes = Vec::new();
     let mut failed = Vec::new();
     for (number, (name, check)) in checks.iter().enumerate() {
@@ -91,6 +92,11 @@ pub(crate) fn run(keep_going: bool, long: bool) -> Result<(), Failure> {
         });
     }
     print!("\n{}", table(&checks, &outcomes, begin.elapsed()));
+    // A full disk fails in words of whoever wrote last.
+    println!(
+        "room in the build folder: {room} before, {} now",
+        free_room()
+    );
     summary.report(failed.len());
     if failed.is_empty() {
         Ok(())
@@ -106,6 +112,14 @@ pub(crate) fn run(keep_going: bool, long: bool) -> Result<(), Failure> {
         });
         Err(Failure::Checks(reasons.collect()))
     }
+}
+
+/// What is left of the disk that programs are built on.
+fn free_room() -> String {
+    rustix::fs::statvfs(folders::target()).map_or_else(
+        |why| format!("unknown ({why})"),
+        |disk| format!("{} MiB", (disk.f_bavail * disk.f_frsize) >> 20),
+    )
 }
 
 fn table(checks: &[Check], outcomes: &[Outcome], total: Duration) -> String {

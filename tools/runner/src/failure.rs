@@ -24,6 +24,14 @@ pub enum Failure {
         /// Its exit status.
         status: ExitStatus,
     },
+    /// A program failed, and said why.
+    #[error("`{command}` failed: {why}")]
+    Told {
+        /// The command line.
+        command: String,
+        /// Its reason.
+        why: String,
+    },
     /// A program ran longer than it may.
     #[error(
         "`{command}` was killed after {} s: it hung, or this machine is very busy",

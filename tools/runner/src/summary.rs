@@ -29,6 +29,9 @@ pub struct Summary {
     ignored: usize,
     /// Reasons of the tests that skipped themselves.
     skipped: Vec<String>,
+    /// Why the program that counted these failed.
+    #[serde(default)]
+    failure: Option<String>,
     #[serde(skip)]
     section: Section,
     /// Tests of the running test program that were counted as skipped.
@@ -53,6 +56,7 @@ impl Summary {
     pub fn of(checks: impl FnOnce(&mut Self) -> Result<(), Failure>) -> Result<(), Failure> {
         let mut summary = Self::default();
         let result = checks(&mut summary);
+        summary.failure = result.as_ref().err().map(ToString::to_string);
         summary.report(usize::from(result.is_err()));
         result
     }
@@ -61,11 +65,12 @@ impl Summary {
     /// counted.
     ///
     /// # Errors
-    /// If the program fails.
+    /// If the program fails: what it says of its failure.
     pub fn include(&mut self, program: Job) -> Result<(), Failure> {
         let name = format!("summary-{}.json", std::process::id());
         let file = target().join(name);
-        let result = program.env(FILE, &file).run();
+        let command = program.shown().to_owned();
+        let mut result = program.env(FILE, &file).run();
         // A program that broke down before its end has written nothing, and has failed.
         if let Ok(text) = std::fs::read(&file)
             && let Ok(counted) = serde_json::from_slice::<Self>(&text)
@@ -74,6 +79,9 @@ impl Summary {
             self.failed += counted.failed;
             self.ignored += counted.ignored;
             self.skipped.extend(counted.skipped);
+            if let (Err(failure), Some(why)) = (&mut result, counted.failure) {
+                *failure = Failure::Told { command, why };
+            }
         }
         let _ = std::fs::remove_file(&file);
         result
@@ -227,12 +235,14 @@ test result: ok. 30 passed; 0 failed; 1 ignored; 0 measured; 8 filtered out; fin
 
     #[test]
     fn results_of_another_program_are_added() {
-        let counted = r#"{"passed": 2, "failed": 1, "ignored": 0, "skipped": ["no hwloc"]}"#;
+        let counted = r#"{"passed": 2, "failed": 1, "ignored": 0, "skipped": ["no hwloc"],
+            "failure": "no room"}"#;
         let script = format!("echo '{counted}' > \"$XTASK_SUMMARY\"; exit 3");
         let mut summary = Summary::default();
         summary.pass();
         let result = summary.include(Job::new("sh", 1).args(["-c", &script]));
-        assert!(result.is_err());
+        let why = result.expect_err("it ended with status 3").to_string();
+        assert!(why.ends_with(" failed: no room"), "{why}");
         assert_eq!(summary.sums(1), "3 passed, 1 failed, 1 skipped");
     }
 
