@@ -32,19 +32,19 @@ impl Inner<Engine> {
         immediate: Option<u64>,
         data: &[RawSlice],
     ) -> bool {
-        if let (None, [one]) = (immediate, data) {
+        if let [one] = data {
             // What is longer is not even tried.
             if one.len <= INLINE_PAYLOAD as usize {
                 let mut engine = self.engine.borrow_unguarded();
                 // SAFETY: the caller's promise.
-                let sent = unsafe { attempt::short(&mut engine.cx, to.0, tag.0, *one) };
+                let sent = unsafe { attempt::short(&mut engine.cx, to.0, tag.0, immediate, *one) };
                 drop(engine);
                 // The rest is called last, so that the short way has no registers to save.
                 return match sent {
                     Short::Sent => true,
                     Short::SentToSleeper => self.ring(to),
                     // SAFETY: the caller's promise.
-                    Short::No => unsafe { self.try_refused(to, tag, *one) },
+                    Short::No => unsafe { self.try_refused(to, tag, immediate, *one) },
                 };
             }
         }
@@ -57,9 +57,15 @@ impl Inner<Engine> {
     /// # Safety
     /// As [`Messages::try_send`].
     #[inline(never)]
-    unsafe fn try_refused(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
+    unsafe fn try_refused(
+        &self,
+        to: Peer,
+        tag: Tag,
+        immediate: Option<u64>,
+        data: RawSlice,
+    ) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.try_whole(to, tag, None, &[data]) }
+        unsafe { self.try_whole(to, tag, immediate, &[data]) }
     }
 
     /// Sends a message by any way but the short one, if it goes whole at once.
