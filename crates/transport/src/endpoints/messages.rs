@@ -14,8 +14,8 @@ use crate::engine::request::sent;
 use crate::error::Outcome;
 use crate::polling::poll_until;
 use crate::raw::{
-    ClaimId, Loans, Messages, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut,
-    RequestId, SendOptions, Taken,
+    ClaimId, Loans, Messages, Owner, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice,
+    RawSliceMut, RequestId, SendOptions, Taken,
 };
 use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
 
@@ -170,10 +170,11 @@ macro_rules! endpoint {
                 &self,
                 to: Peer,
                 tag: Tag,
+                options: SendOptions,
                 data: &[RawSlice],
             ) -> Result<Posted> {
                 // SAFETY: the caller's promise.
-                unsafe { self.0.post_send(to, tag, SendOptions::default(), data) }
+                unsafe { self.0.post_send(to, tag, options, data) }
             }
             #[inline]
             unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
@@ -192,14 +193,14 @@ macro_rules! endpoint {
                 into: &[RawSliceMut],
             ) -> Result<Posted> {
                 // SAFETY: the caller's promise.
-                unsafe { self.post_recv_owned(selector, into, 0) }
+                unsafe { self.post_recv_owned(selector, into, Owner::Caller) }
             }
             #[inline]
             unsafe fn post_recv_owned(
                 &self,
                 selector: &Selector,
                 into: &[RawSliceMut],
-                owner: u32,
+                owner: Owner,
             ) -> Result<Posted> {
                 self.0.engine.enter(move |engine| {
                     // SAFETY: the caller's promise.
@@ -211,12 +212,15 @@ macro_rules! endpoint {
                 &self,
                 selector: &Selector,
                 into: RawSliceMut,
-                owner: u32,
+                owner: Owner,
             ) -> Option<RequestId> {
-                self.0.engine.enter(move |engine| {
-                    // SAFETY: the caller's promise.
-                    unsafe { receive::post_to_fifo(&mut engine.cx, selector, into, owner) }
-                })
+                self.0.engine.enter(
+                    #[inline(always)]
+                    move |engine| {
+                        // SAFETY: the caller's promise.
+                        unsafe { receive::post_to_fifo(&mut engine.cx, selector, into, owner) }
+                    },
+                )
             }
             unsafe fn post_recv_many(
                 &self,
