@@ -130,7 +130,7 @@ impl Engine {
         self.cx.matching.reserve_tags(tag, mask);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
         self.cx.matching.take_reserved()
     }
