@@ -103,6 +103,19 @@ static void injects(struct end *end, size_t len)
         OK(fi_tinject(end->ep, message, len, end->other, 7));
 }
 
+/* The same with data for the receiver's completion, as MPIs send. */
+static void sends_with_data(struct end *end, size_t len)
+{
+    for (int i = 0; i < OPERATIONS; i++)
+        OK(fi_tsenddata(end->ep, message, len, NULL, i, end->other, 7, &end->contexts[i]));
+}
+
+static void injects_with_data(struct end *end, size_t len)
+{
+    for (int i = 0; i < OPERATIONS; i++)
+        OK(fi_tinjectdata(end->ep, message, len, i, end->other, 7));
+}
+
 static void receives(struct end *end, size_t len)
 {
     for (int i = 0; i < OPERATIONS; i++)
@@ -141,6 +154,13 @@ static void count(size_t len)
         COUNT(reads(&a), "fi_cq_read, sent", len);
         COUNT(reads(&b), "fi_cq_read, received", len);
         COUNT(injects(&a, len), "fi_tinject", len);
+        receives(&b, len);
+        complete(&b, OPERATIONS);
+        receives(&b, len);
+        COUNT(sends_with_data(&a, len), "fi_tsenddata", len);
+        complete(&a, OPERATIONS);
+        COUNT(reads(&b), "fi_cq_read, received data", len);
+        COUNT(injects_with_data(&a, len), "fi_tinjectdata", len);
         receives(&b, len);
         complete(&b, OPERATIONS);
     }

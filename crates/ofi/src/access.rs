@@ -147,20 +147,16 @@ impl Endpoint {
 
     /// The node of an access.
     fn accessing(&self, access: &Access, peer: Peer, total: usize) -> *mut Node {
-        let node = self.node(access.context, access.reported);
         let direction = if access.write { FI_WRITE } else { FI_READ };
         let notify = access.data.map_or(0, |_| mark::NOTIFY);
-        // SAFETY: memory for a node, which is nobody else's during the operation.
-        unsafe {
-            node.write(Node {
-                flags: FI_RMA | direction | notify | self.marks(access.context, access.reported),
-                data: access.data.unwrap_or(0),
-                len: total,
-                peer: peer.index(),
-                ..Node::EMPTY
-            });
-        }
-        node
+        let node = Node {
+            flags: FI_RMA | direction | notify,
+            data: access.data.unwrap_or(0),
+            len: total,
+            peer: peer.index(),
+            ..Node::EMPTY
+        };
+        self.node(access.context, access.reported, node)
     }
 
     /// # Safety

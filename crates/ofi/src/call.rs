@@ -252,7 +252,7 @@ impl Bytes {
 }
 
 #[inline(always)]
-fn slice(start: *mut c_void, len: usize) -> RawSlice {
+pub(crate) fn slice(start: *mut c_void, len: usize) -> RawSlice {
     RawSlice {
         start: start.cast_const().cast(),
         len,
@@ -260,7 +260,7 @@ fn slice(start: *mut c_void, len: usize) -> RawSlice {
 }
 
 #[inline(always)]
-fn slice_mut(start: *mut c_void, len: usize) -> RawSliceMut {
+pub(crate) fn slice_mut(start: *mut c_void, len: usize) -> RawSliceMut {
     RawSliceMut {
         start: start.cast(),
         len,

@@ -180,15 +180,10 @@ impl Endpoint {
     pub(crate) unsafe fn report(&self, node: *mut Node) {
         // SAFETY: the caller's promise.
         unsafe {
-            if (*node).flags & mark::NOTIFY != 0 {
-                self.notify(node);
-            }
-            if self.counters.any.get() {
-                self.count((*node).flags);
-            }
-            if (*node).flags & (mark::SILENT | mark::FAILED) == mark::SILENT {
-                self.domain.pool.give_back(node);
-                return;
+            // One test for what most operations have not.
+            let rare = (*node).flags & (mark::NOTIFY | mark::SILENT) != 0;
+            if (rare || self.counters.any.get()) && !self.tell_others(node) {
+                return self.domain.pool.give_back(node);
             }
             let receives = (*node).flags & (FI_RECV | FI_REMOTE_WRITE) != 0;
             let binding = if receives {
@@ -196,10 +191,28 @@ impl Endpoint {
             } else {
                 &self.sends
             };
-            match &*binding.queue.borrow() {
+            match binding.queue.get() {
                 Some(queue) => queue.push(node),
                 None => self.domain.pool.give_back(node),
             }
+        }
+    }
+
+    /// Tells the target of a write, and counts the operation. Whether it is put into a queue too.
+    ///
+    /// # Safety
+    /// As [`report`](Self::report).
+    #[inline(never)]
+    unsafe fn tell_others(&self, node: *mut Node) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (*node).flags & mark::NOTIFY != 0 {
+                self.notify(node);
+            }
+            if self.counters.any.get() {
+                self.count((*node).flags);
+            }
+            (*node).flags & (mark::SILENT | mark::FAILED) != mark::SILENT
         }
     }
 

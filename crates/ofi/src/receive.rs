@@ -2,14 +2,14 @@
 
 use core::ffi::c_void;
 
-use limic::raw::{Messages, Posted, RawSliceMut, Requests};
+use limic::raw::{Messages, Owner, Posted, RawSliceMut, Requests};
 use limic::{Selector, Tag};
 
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::call::{Bytes, CallFlags, TagSpace};
+use crate::call::{Bytes, CallFlags, TagSpace, slice_mut};
 use crate::endpoint::{Endpoint, sort};
-use crate::node::{NO_PEER, Node, Spare, mark};
+use crate::node::{Node, Spare, mark};
 use crate::progress::{application_tag, kind, name_of};
 
 /// What a receive asks for, and how it is reported.
@@ -85,11 +85,18 @@ pub(crate) unsafe fn call(
             // alone.
             TagSpace::Tagged(_) => flags,
         };
-        let room = room.room()?;
-        match (flags & FI_MULTI_RECV, asked.sort, room.as_slice()) {
-            (0, _, pieces) => endpoint.receive(&wanted, pieces),
-            (_, TagSpace::Untagged, [whole]) => endpoint.receive_many(&wanted, *whole),
-            (_, TagSpace::Untagged, _) => Err(FI_EINVAL),
+        match (flags & FI_MULTI_RECV, asked.sort, room) {
+            (0, _, Bytes::One(start, len)) => endpoint.receive(&wanted, slice_mut(start, len)),
+            (0, ..) => {
+                let room = room.room()?;
+                let node = endpoint.receiving(&wanted, room.as_slice());
+                endpoint.receive_slowly(wanted.selector, room.as_slice(), node);
+                Ok(0)
+            }
+            (_, TagSpace::Untagged, room) => match room.room()?.as_slice() {
+                [whole] => endpoint.receive_many(&wanted, *whole),
+                _ => Err(FI_EINVAL),
+            },
             (_, TagSpace::Tagged(_), _) => Err(FI_EBADFLAGS),
         }
     }
@@ -111,58 +118,52 @@ impl Endpoint {
     /// The room is the operation's until it is over; a context that is lent is valid until it is
     /// reported.
     #[inline(always)]
-    pub(crate) unsafe fn receive(
-        &self,
-        wanted: &Wanted,
-        room: &[RawSliceMut],
-    ) -> Result<usize, i32> {
-        // SAFETY: the caller's promise.
-        let posted = unsafe { self.limic.post_recv(&wanted.selector, room) };
-        let first = room
-            .first()
-            .map_or(core::ptr::null_mut(), |room| room.start);
-        self.posted(wanted, first, posted)
-    }
-
-    /// A receive was posted; it may be over already.
-    #[inline(always)]
-    fn posted(
-        &self,
-        wanted: &Wanted,
-        first: *mut u8,
-        posted: limic::Result<Posted>,
-    ) -> Result<usize, i32> {
-        let node = self.receiving(wanted, first);
-        // SAFETY: the node of this operation, in no list.
+    unsafe fn receive(&self, wanted: &Wanted, room: RawSliceMut) -> Result<usize, i32> {
+        let node = self.receiving(wanted, &[room]);
+        let owner = Owner::List(name_of(node, kind::NODE));
+        // SAFETY: the caller's promise, twice.
         unsafe {
-            match posted {
-                Ok(Posted::Pending(id)) => self.watch(id, name_of(node, kind::NODE)),
-                Ok(Posted::Done(outcome)) => self.finish(node, outcome),
-                Err(error) => self.finish(node, Err(error)),
+            let selector = &wanted.selector;
+            if self
+                .limic
+                .post_recv_to_fifo(selector, room, owner)
+                .is_none()
+            {
+                self.receive_slowly(wanted.selector, &[room], node);
             }
         }
         Ok(0)
     }
 
+    /// Posts a receive that does not just wait for its message, or into several pieces.
+    ///
+    /// # Safety
+    /// As [`call`]; the node is that of the operation.
+    #[inline(never)]
+    unsafe fn receive_slowly(&self, selector: Selector, room: &[RawSliceMut], node: *mut Node) {
+        let owner = Owner::List(name_of(node, kind::NODE));
+        // SAFETY: the caller's promise; the node is in no list.
+        unsafe {
+            match self.limic.post_recv_owned(&selector, room, owner) {
+                Ok(Posted::Pending(_)) => {}
+                Ok(Posted::Done(outcome)) => self.finish(node, outcome),
+                Err(error) => self.finish(node, Err(error)),
+            }
+        }
+    }
+
     /// The node of a receive.
     #[inline(always)]
-    fn receiving(&self, wanted: &Wanted, first: *mut u8) -> *mut Node {
-        let node = self.node(wanted.context, wanted.reported);
-        // SAFETY: memory for a node, which is nobody else's during the operation.
-        unsafe {
-            node.write(Node {
-                next: core::ptr::null_mut(),
-                flags: wanted.flags | self.marks(wanted.context, wanted.reported),
-                len: 0,
-                buf: first.cast(),
-                data: 0,
-                tag: 0,
-                peer: NO_PEER,
-                error: 0,
-                rest: 0,
-            });
-        }
-        node
+    fn receiving(&self, wanted: &Wanted, room: &[RawSliceMut]) -> *mut Node {
+        let first = room
+            .first()
+            .map_or(core::ptr::null_mut(), |room| room.start);
+        let node = Node {
+            flags: wanted.flags,
+            buf: first.cast(),
+            ..Node::EMPTY
+        };
+        self.node(wanted.context, wanted.reported, node)
     }
 
     /// `FI_PEEK`: looks for a message. Whatever it finds is reported by a completion.
@@ -176,7 +177,7 @@ impl Endpoint {
             let seen = self.limic.peek(&wanted.selector);
             seen.map(|seen| seen.map(|status| (status, limic::raw::ClaimId(0))))
         };
-        let node = self.receiving(wanted, core::ptr::null_mut());
+        let node = self.receiving(wanted, &[]);
         // SAFETY: the node of this operation, in no list.
         unsafe {
             (*node).flags |= mark::LOOK;
@@ -217,17 +218,21 @@ impl Endpoint {
         let claim = claim.ok_or(FI_EINVAL)?;
         if flags & FI_DISCARD != 0 {
             self.discard(claim);
-            let node = self.receiving(wanted, core::ptr::null_mut());
+            let node = self.receiving(wanted, &[]);
             // SAFETY: the node of this operation, in no list.
             unsafe { self.report(node) };
             return Ok(0);
         }
-        // SAFETY: the caller's promise.
-        let posted = unsafe { self.limic.post_claimed(claim, room) };
-        let first = room
-            .first()
-            .map_or(core::ptr::null_mut(), |room| room.start);
-        self.posted(wanted, first, posted)
+        let node = self.receiving(wanted, room);
+        // SAFETY: the caller's promise, and the node of this operation, in no list.
+        unsafe {
+            match self.limic.post_claimed(claim, room) {
+                Ok(Posted::Pending(id)) => self.watch(id, name_of(node, kind::NODE)),
+                Ok(Posted::Done(outcome)) => self.finish(node, outcome),
+                Err(error) => self.finish(node, Err(error)),
+            }
+        }
+        Ok(0)
     }
 
     /// Drops a claimed message; its sender's operation ends.

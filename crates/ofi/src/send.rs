@@ -7,10 +7,10 @@ use limic::{Error, Outcome, Peer, RequestId, Tag};
 
 use crate::abi::errno::*;
 use crate::abi::*;
-use crate::call::{Bytes, CallFlags, NO_CONTEXT, TagSpace, append};
+use crate::call::{Bytes, CallFlags, NO_CONTEXT, TagSpace, append, slice};
 use crate::endpoint::Endpoint;
 use crate::errors::{is_dropped, reported};
-use crate::node::{NO_PEER, Node, Spare, mark};
+use crate::node::{Node, Spare, mark};
 use crate::progress::{kind, name_of};
 
 /// Most injected messages that wait in copies, and most bytes of them; beyond that callers have to
@@ -34,10 +34,31 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
+    #[inline(always)]
+    fn of(given: &SendArgs, tag: u64, flags: u64) -> Self {
+        Self {
+            to: given.to,
+            tag,
+            data: given.data,
+            context: given.context,
+            flags: given.sort.flag() | FI_SEND,
+            reported: flags & FI_COMPLETION != 0,
+            matched: false,
+        }
+    }
+
     /// Whether the completion is there only when the message is at its target, whatever becomes of
     /// this process.
     fn is_delivered(&self) -> bool {
         self.flags & mark::DELIVERED != 0
+    }
+
+    fn options(&self) -> SendOptions {
+        SendOptions {
+            immediate: self.data,
+            delivered: self.is_delivered(),
+            matched: self.matched,
+        }
     }
 }
 
@@ -67,6 +88,9 @@ pub(crate) struct SendArgs {
 
 /// A call that sends.
 ///
+/// Most messages are one buffer, which goes whole at once. What is known of the others is put
+/// together for them alone.
+///
 /// # Safety
 /// The bytes, and a context that is lent, are the operation's until it is over; injected bytes
 /// until the call returns.
@@ -78,24 +102,22 @@ pub(crate) unsafe fn call(
     bytes: Bytes,
 ) -> Result<usize, i32> {
     let flags = form.flags(&endpoint.sends);
-    let sent = Sent {
-        to: given.to,
-        tag: given.sort.tag()?,
-        data: given.data,
-        context: given.context,
-        flags: given.sort.flag() | FI_SEND,
-        reported: flags & FI_COMPLETION != 0,
-        matched: false,
-    };
+    let tag = given.sort.tag()?;
     // SAFETY: the caller's promise.
     unsafe {
-        let slices = bytes.slices()?;
-        // One test for all.
-        match (form, flags & (FI_INJECT | REACHES)) {
-            (CallFlags::Inject, _) => endpoint.inject(&sent, slices.as_slice()),
-            (_, 0) => endpoint.send(&sent, slices.as_slice()),
-            (_, asked) => endpoint.send_as_asked(&sent, slices.as_slice(), asked),
+        if let (0, Bytes::One(start, len)) = (flags & REACHES, bytes) {
+            let (peer, one) = (endpoint.peer(given.to)?, slice(start, len));
+            if endpoint.limic.try_send(peer, Tag(tag), given.data, &[one]) {
+                endpoint.sent(&Sent::of(given, tag, flags));
+                return Ok(0);
+            }
+            let sent = Sent::of(given, tag, flags);
+            return match flags & FI_INJECT {
+                0 => endpoint.send_slowly(peer, sent, one),
+                _ => endpoint.inject_later(sent, &[one]),
+            };
         }
+        endpoint.send_otherwise(Sent::of(given, tag, flags), bytes, flags)
     }
 }
 
@@ -103,54 +125,46 @@ pub(crate) unsafe fn call(
 const REACHES: u64 = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 
 impl Endpoint {
-    /// Sends.
+    /// Sends what does not go whole at once.
     ///
     /// # Safety
-    /// The slices are readable until the operation is over; a context that is lent is valid until
-    /// it is reported.
-    #[inline(always)]
-    pub(crate) unsafe fn send(&self, sent: &Sent, slices: &[RawSlice]) -> Result<usize, i32> {
-        let peer = self.peer(sent.to)?;
-        let options = SendOptions {
-            immediate: sent.data,
-            ..SendOptions::default()
-        };
+    /// The bytes are readable until the operation is over; a context that is lent is valid until it
+    /// is reported.
+    #[inline(never)]
+    unsafe fn send_slowly(&self, peer: Peer, sent: Sent, one: RawSlice) -> Result<usize, i32> {
+        let (tag, options) = (Tag(sent.tag), sent.options());
         // SAFETY: the caller's promise.
-        let posted = unsafe {
-            self.limic
-                .post_send_with(peer, Tag(sent.tag), options, slices)
-        };
-        self.was_posted(sent, posted)
+        let posted = unsafe { self.limic.post_send_slow(peer, tag, options, &[one]) };
+        self.was_posted(&sent, posted)
     }
 
-    /// Sends with flags that are not often given.
+    /// Sends what is in several pieces, or is over only when it has reached its target.
     ///
     /// # Safety
-    /// As [`send`](Self::send); with `FI_INJECT`, as [`inject`](Self::inject).
+    /// As [`call`].
     #[inline(never)]
-    unsafe fn send_as_asked(
-        &self,
-        sent: &Sent,
-        slices: &[RawSlice],
-        asked: u64,
-    ) -> Result<usize, i32> {
-        let reaches = asked & REACHES != 0;
-        let sent = &Sent {
+    unsafe fn send_otherwise(&self, sent: Sent, bytes: Bytes, flags: u64) -> Result<usize, i32> {
+        let reaches = flags & REACHES != 0;
+        let sent = Sent {
             flags: sent.flags | if reaches { mark::DELIVERED } else { 0 },
-            matched: asked & FI_MATCH_COMPLETE != 0,
-            ..*sent
+            matched: flags & FI_MATCH_COMPLETE != 0,
+            ..sent
         };
         // SAFETY: the caller's promise.
         unsafe {
-            match asked & FI_INJECT {
-                0 => {
-                    let posted = self.post(self.peer(sent.to)?, sent, slices);
-                    self.was_posted(sent, posted)
-                }
-                // It would be over as soon as it has gone.
-                _ if sent.matched => self.inject_later(sent, slices),
-                _ => self.inject(sent, slices),
+            let slices = bytes.slices()?;
+            let slices = slices.as_slice();
+            let peer = self.peer(sent.to)?;
+            if flags & FI_INJECT == 0 {
+                let posted = self.post(peer, &sent, slices);
+                return self.was_posted(&sent, posted);
             }
+            // One that waits for its match would be over as soon as it has gone.
+            if !sent.matched && self.limic.try_send(peer, Tag(sent.tag), sent.data, slices) {
+                self.sent(&sent);
+                return Ok(0);
+            }
+            self.inject_later(sent, slices)
         }
     }
 
@@ -159,20 +173,14 @@ impl Endpoint {
     /// # Safety
     /// The slices are readable until it is over.
     unsafe fn post(&self, peer: Peer, sent: &Sent, slices: &[RawSlice]) -> limic::Result<Posted> {
-        let options = SendOptions {
-            immediate: sent.data,
-            delivered: sent.is_delivered(),
-            matched: sent.matched,
-        };
         // SAFETY: the caller's promise.
         unsafe {
             self.limic
-                .post_send_with(peer, Tag(sent.tag), options, slices)
+                .post_send_with(peer, Tag(sent.tag), sent.options(), slices)
         }
     }
 
     /// A send was posted; it may be over already.
-    #[inline(always)]
     fn was_posted(&self, sent: &Sent, posted: limic::Result<Posted>) -> Result<usize, i32> {
         match posted {
             Ok(Posted::Done(Ok(_))) => {
@@ -212,22 +220,11 @@ impl Endpoint {
     /// The node of a send.
     #[inline(always)]
     fn sending(&self, sent: &Sent) -> *mut Node {
-        let node = self.node(sent.context, sent.reported);
-        // SAFETY: memory for a node, which is nobody else's during the operation.
-        unsafe {
-            node.write(Node {
-                next: core::ptr::null_mut(),
-                flags: sent.flags | self.marks(sent.context, sent.reported),
-                len: 0,
-                buf: core::ptr::null_mut(),
-                data: 0,
-                tag: 0,
-                peer: NO_PEER,
-                error: 0,
-                rest: 0,
-            });
-        }
-        node
+        let node = Node {
+            flags: sent.flags,
+            ..Node::EMPTY
+        };
+        self.node(sent.context, sent.reported, node)
     }
 
     #[cold]
@@ -240,32 +237,19 @@ impl Endpoint {
         Err(reported(&error))
     }
 
-    /// Sends bytes that are the caller's again when this returns.
+    /// Sends a copy of bytes that are the caller's again when this returns.
     ///
     /// # Safety
-    /// The slices are readable during the call; the context as for [`send`](Self::send).
-    #[inline(always)]
-    pub(crate) unsafe fn inject(&self, sent: &Sent, slices: &[RawSlice]) -> Result<usize, i32> {
-        let peer = self.peer(sent.to)?;
-        // SAFETY: the caller's promise.
-        if unsafe { self.limic.try_send(peer, Tag(sent.tag), sent.data, slices) } {
-            self.sent(sent);
-            return Ok(0);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.inject_later(sent, slices) }
-    }
-
-    /// # Safety
-    /// As [`inject`](Self::inject).
+    /// The slices are readable during the call; a context that is lent is valid until it is
+    /// reported.
     #[cold]
-    unsafe fn inject_later(&self, sent: &Sent, slices: &[RawSlice]) -> Result<usize, i32> {
+    unsafe fn inject_later(&self, sent: Sent, slices: &[RawSlice]) -> Result<usize, i32> {
         self.may_inject()?;
         let mut bytes = Vec::new();
         // SAFETY: the caller's promise; the copy lives until `copy_has_gone`.
         unsafe {
             append(&mut bytes, slices.iter().map(|s| (s.start, s.len)));
-            self.send_copy(sent, bytes)
+            self.send_copy(&sent, bytes)
         }
     }
 
@@ -282,7 +266,7 @@ impl Endpoint {
     /// Sends bytes that the provider has made or copied.
     ///
     /// # Safety
-    /// The context as for [`send`](Self::send).
+    /// A context that is lent is valid until it is reported.
     pub(crate) unsafe fn send_copy(&self, sent: &Sent, bytes: Vec<u8>) -> Result<usize, i32> {
         let peer = self.peer(sent.to)?;
         // SAFETY: handed on.

@@ -199,16 +199,7 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
 
     #[inline(always)]
     fn decode_message(from: u32, kind: u8, tag: u64, record: &'a S) -> Result<Self, Violation> {
-        let mut envelope = Envelope::new(from, tag);
-        let mut body = Skip {
-            inner: record,
-            skip: 0,
-        };
-        if kind & IMMEDIATE != 0 {
-            let [word] = read(record)?;
-            envelope.immediate = Some(word);
-            body.skip = IMMEDIATE_BYTES;
-        }
+        let (envelope, body) = message(from, kind, tag, record)?;
         Ok(match kind & !IMMEDIATE {
             EAGER => Self::Eager(envelope, body),
             EAGER_STAGED => Self::EagerStaged(envelope, staged(&body)?),
@@ -258,6 +249,42 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
             _ => return Err("a record of a kind that does not exist"),
         })
     }
+}
+
+/// A message as its own payload, if the record is one: what its receiver is told, and its bytes.
+#[inline(always)]
+#[must_use]
+pub fn eager<S: Source + ?Sized>(
+    from: u32,
+    kind: u8,
+    tag: u64,
+    record: &S,
+) -> Option<(Envelope, Skip<&S>)> {
+    if kind & !IMMEDIATE != EAGER {
+        return None;
+    }
+    message(from, kind, tag, record).ok()
+}
+
+/// What the receiver of a message is told, and what is behind that in its record.
+#[inline(always)]
+fn message<S: Source + ?Sized>(
+    from: u32,
+    kind: u8,
+    tag: u64,
+    record: &S,
+) -> Result<(Envelope, Skip<&S>), Violation> {
+    let mut envelope = Envelope::new(from, tag);
+    let mut body = Skip {
+        inner: record,
+        skip: 0,
+    };
+    if kind & IMMEDIATE != 0 {
+        let [word] = read(record)?;
+        envelope.immediate = Some(word);
+        body.skip = IMMEDIATE_BYTES;
+    }
+    Ok((envelope, body))
 }
 
 /// The length word of [`EAGER_FRAGMENTED`]. `waited`: the sender had to wait with the message

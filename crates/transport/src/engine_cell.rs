@@ -74,7 +74,10 @@ impl<T> EngineCell<T> {
     #[inline(always)]
     pub(crate) fn enter<A>(&self, call: impl FnOnce(&mut T) -> A) -> A {
         let mut engine = self.0.borrow_mut();
-        without_unwinding(move || call(&mut engine))
+        without_unwinding(
+            #[inline(always)]
+            move || call(&mut engine),
+        )
     }
 
     /// The engine, for a call that keeps no pointer to a buffer of its caller: a panic may leave

@@ -33,6 +33,18 @@ pub struct RequestId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ClaimId(pub u64);
 
+/// Whose a pending operation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    /// Who has its id, and asks for its outcome.
+    Caller,
+    /// A scope, by its number, which is not 0.
+    Scope(u32),
+    /// Nobody: it is listed under this name when it is done, as if it were
+    /// [watched](Requests::watch).
+    List(u64),
+}
+
 /// What posting an operation gives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::engine_cell::without_unwinding;
-use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
+use crate::raw::{Owner, Posted, RawSlice, RawSliceMut, RequestId, SendOptions};
 use crate::region::RegionKey;
 use crate::{Endpoint, Error, Peer, Result, Selector, Tag};
 
@@ -68,7 +68,10 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
     fn isend_otherwise(&self, to: Peer, tag: Tag, data: RawSlice) -> Result<RequestId> {
         // SAFETY: the bytes are borrowed for 'scope, and `run` does not end 'scope before every
         // operation of this owner is done.
-        let posted = unsafe { self.endpoint.post_send_slow(to, tag, &[data]) }?;
+        let posted = unsafe {
+            self.endpoint
+                .post_send_slow(to, tag, SendOptions::default(), &[data])
+        }?;
         Ok(self.request(posted))
     }
 
@@ -100,7 +103,7 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
     ///
     /// # Errors
     /// As [`Endpoint::recv`].
-    #[inline]
+    #[inline(always)]
     pub fn irecv(
         &'scope self,
         from: impl Into<Selector>,
@@ -109,7 +112,10 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
         let (from, room) = (from.into(), RawSliceMut::from(buffer));
         // SAFETY: the buffer is mutably borrowed for 'scope; the handle keeps it as a raw pointer
         // only, and `run` does not end 'scope before every operation of this owner is done.
-        let waits = unsafe { self.endpoint.post_recv_to_fifo(&from, room, self.owner) };
+        let waits = unsafe {
+            self.endpoint
+                .post_recv_to_fifo(&from, room, Owner::Scope(self.owner))
+        };
         let id = match waits {
             Some(id) => id,
             None => self.irecv_otherwise(&from, room)?,
@@ -126,7 +132,10 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
     #[inline(never)]
     fn irecv_otherwise(&self, from: &Selector, room: RawSliceMut) -> Result<RequestId> {
         // SAFETY: as in `irecv`, its only caller.
-        let posted = unsafe { self.endpoint.post_recv_owned(from, &[room], self.owner) }?;
+        let posted = unsafe {
+            self.endpoint
+                .post_recv_owned(from, &[room], Owner::Scope(self.owner))
+        }?;
         Ok(match posted {
             Posted::Pending(id) => id,
             Posted::Done(outcome) => self.endpoint.insert_done(outcome, self.owner),

@@ -2,7 +2,7 @@
 //!
 //! - [`build`] builds the user's copy of fabtests.
 //! - [`list`] reads which tests there are out of fabtests' own script, and [`exclude`] which of
-//!   them are left out: a file names those, with the reason.
+//!   them are left out, and which test what limic does not offer: files name both, with reasons.
 //! - [`pair`] runs a test: one process, or a server and a client. [`report`] counts and prints.
 //!
 //! fabtests' script does not run them, because at its end it kills every process whose name begins
@@ -20,7 +20,7 @@ use clap::{Args, ValueEnum};
 use limic_peers::build_provider;
 use limic_runner::{Failure, console, cpus};
 
-use exclude::Excludes;
+use exclude::Patterns;
 use list::TestLists;
 use pair::{Pairs, Verdict};
 use report::Report;
@@ -68,7 +68,7 @@ impl Class {
 /// `cargo xtask fabtests`.
 ///
 /// # Errors
-/// If the tests cannot be built, or one fails that is not excluded.
+/// If the tests cannot be built, or one does not end as expected.
 pub fn run(wanted: &Fabtests) -> Result<(), Failure> {
     let Some(source) = &wanted.source else {
         return Err(Failure::Missing(
@@ -81,7 +81,8 @@ pub fn run(wanted: &Fabtests) -> Result<(), Failure> {
     };
     let built = build::build(source)?;
     let lists = TestLists::read(&built.source)?;
-    let excludes = Excludes::committed()?;
+    let excluded = Patterns::committed(exclude::EXCLUDED)?;
+    let not_offered = Patterns::committed(exclude::NOT_OFFERED)?;
     let cpus = cpus::allowed()
         .map_err(|why| Failure::Missing(format!("the CPUs of this process: {why}")))?;
     let pairs = Pairs {
@@ -100,10 +101,10 @@ pub fn run(wanted: &Fabtests) -> Result<(), Failure> {
             if !test.words.contains(&wanted.filter) {
                 continue;
             }
-            let verdict = if excludes.hold(&test.words) {
+            let verdict = if excluded.hold(&test.words) {
                 Verdict::Excluded
             } else {
-                pairs.run(&test)
+                pairs.run(&test).expected(not_offered.hold(&test.words))
             };
             report.add(*class, &test, verdict);
         }

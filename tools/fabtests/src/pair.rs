@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use limic_runner::timeout::{self, Ended};
 
+use crate::exclude::NOT_OFFERED as NOT_OFFERED_LIST;
 use crate::list::{Kind, Test};
 
 /// The longest that a test may take, as in the script.
@@ -38,6 +39,22 @@ pub(crate) enum Verdict {
     /// The provider does not offer what it tests.
     NotOffered,
     Excluded,
+}
+
+impl Verdict {
+    /// The same, but a failure if it is not known that the provider does not offer what is tested,
+    /// or if it offers it now.
+    pub(crate) fn expected(self, not_offered: bool) -> Self {
+        match self {
+            Self::NotOffered if !not_offered => Self::Failed(format!(
+                "not offered, and it does not stand in {NOT_OFFERED_LIST}"
+            )),
+            Self::Passed if not_offered => {
+                Self::Failed(format!("offered, though it stands in {NOT_OFFERED_LIST}"))
+            }
+            other => other,
+        }
+    }
 }
 
 /// How tests are run.
@@ -143,6 +160,18 @@ mod tests {
         command.args(["-c", &format!("echo said; exit {code}")]);
         let cpus = limic_runner::cpus::allowed().expect("an affinity");
         timeout::run(command, &cpus, LIMIT)
+    }
+
+    #[test]
+    fn what_is_not_offered_is_known_and_nothing_else() {
+        use Verdict::{Excluded, Failed, NotOffered, Passed};
+        assert_eq!(Passed.expected(false), Passed);
+        assert_eq!(NotOffered.expected(true), NotOffered);
+        assert_eq!(Excluded.expected(false), Excluded);
+        assert!(matches!(Passed.expected(true), Failed(_)));
+        assert!(matches!(NotOffered.expected(false), Failed(_)));
+        let failed = || Failed("it crashed".to_owned());
+        assert_eq!(failed().expected(true), failed());
     }
 
     #[test]

@@ -187,20 +187,17 @@ impl Endpoint {
         let peer = self.reachable(atomic.peer)?;
         self.may_inject()?;
         self.tally.did_atomic();
-        let node = self.node(atomic.context, reported);
         let direction = match arrays.does {
             AtomicKind::Change => FI_WRITE,
             AtomicKind::Fetch | AtomicKind::Compare => FI_READ,
         };
-        // SAFETY: memory for a node, which is nobody else's during the operation.
-        unsafe {
-            node.write(Node {
-                flags: FI_ATOMIC | direction | self.marks(atomic.context, reported),
-                peer: peer.index(),
-                rest: 1,
-                ..Node::EMPTY
-            });
-        }
+        let node = Node {
+            flags: FI_ATOMIC | direction,
+            peer: peer.index(),
+            rest: 1,
+            ..Node::EMPTY
+        };
+        let node = self.node(atomic.context, reported, node);
         let part = self.domain.pool.take(core::ptr::null_mut());
         let number = self.atomics.get().wrapping_add(1);
         self.atomics.set(number);

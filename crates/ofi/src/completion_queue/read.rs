@@ -33,6 +33,37 @@ impl Miss {
     }
 }
 
+/// A completion in the longest format.
+///
+/// # Safety
+/// The node is alive.
+#[inline(always)]
+unsafe fn entry_of(node: *mut Node) -> fi_cq_tagged_entry {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fi_cq_tagged_entry {
+            op_context: context_of(node),
+            flags: (*node).flags & mark::PUBLIC,
+            len: (*node).len,
+            buf: (*node).buf,
+            data: (*node).data,
+            tag: (*node).tag,
+        }
+    }
+}
+
+/// Writes the beginning of a completion. Apart, so that a whole one goes through registers.
+///
+/// # Safety
+/// The node is alive, and there is room for `len` bytes, of which an entry has no less.
+#[inline(never)]
+unsafe fn put_part(node: *mut Node, entry: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    let whole = unsafe { entry_of(node) };
+    // SAFETY: as above.
+    unsafe { core::ptr::copy_nonoverlapping((&raw const whole).cast(), entry, len) }
+}
+
 impl Queue {
     /// [`read`](Self::read) in a turn of its own.
     ///
@@ -123,22 +154,14 @@ impl Queue {
     /// The node is alive and there is room for an entry.
     #[inline(always)]
     unsafe fn put(&self, node: *mut Node, entry: *mut u8) {
+        const WHOLE: usize = size_of::<fi_cq_tagged_entry>();
         // SAFETY: the caller's promise.
         unsafe {
-            let whole = fi_cq_tagged_entry {
-                op_context: context_of(node),
-                flags: (*node).flags & mark::PUBLIC,
-                len: (*node).len,
-                buf: (*node).buf,
-                data: (*node).data,
-                tag: (*node).tag,
-            };
-            let from = (&raw const whole).cast::<u8>();
-            if self.entry == size_of::<fi_cq_tagged_entry>() {
-                const WHOLE: usize = size_of::<fi_cq_tagged_entry>();
-                core::ptr::copy_nonoverlapping(from, entry, WHOLE);
-            } else {
-                core::ptr::copy_nonoverlapping(from, entry, self.entry);
+            match self.entry {
+                WHOLE => entry
+                    .cast::<fi_cq_tagged_entry>()
+                    .write_unaligned(entry_of(node)),
+                len => put_part(node, entry, len),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What is bound to an endpoint: an address vector, queues, counters; and its start.
 
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, OnceCell, RefCell};
 use core::ffi::c_int;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) struct Counters {
 
 /// A queue, and which operations are reported there.
 pub(crate) struct Binding {
-    pub(crate) queue: RefCell<Option<Arc<Queue>>>,
+    pub(crate) queue: OnceCell<Arc<Queue>>,
     /// Default flags of operations, as the application gave them.
     flags: Cell<u64>,
     /// `FI_COMPLETION` if operations are reported whatever their flags say, else 0.
@@ -37,7 +37,7 @@ pub(crate) struct Binding {
 impl Binding {
     pub(super) fn new(flags: u64) -> Self {
         Self {
-            queue: RefCell::default(),
+            queue: OnceCell::new(),
             flags: Cell::new(flags),
             always: Cell::new(FI_COMPLETION),
             plain: Cell::new(flags | FI_COMPLETION),
@@ -120,12 +120,12 @@ fn bind_queue(endpoint: &Endpoint, queue: &Arc<Queue>, flags: u64) -> Result<(),
     }
     let bindings = [(FI_SEND, &endpoint.sends), (FI_RECV, &endpoint.receives)];
     let wanted = bindings.iter().filter(|(bit, _)| flags & bit != 0);
-    if wanted.clone().any(|(_, it)| it.queue.borrow().is_some()) {
+    if wanted.clone().any(|(_, it)| it.queue.get().is_some()) {
         return Err(FI_EINVAL);
     }
     queue.add(endpoint)?;
     for (_, binding) in wanted {
-        *binding.queue.borrow_mut() = Some(Arc::clone(queue));
+        binding.queue.get_or_init(|| Arc::clone(queue));
         binding.set_selective(flags & FI_SELECTIVE_COMPLETION != 0);
     }
     Ok(())
@@ -164,8 +164,8 @@ impl Endpoint {
         if self.addresses.borrow().is_none() {
             return Err(FI_ENOAV);
         }
-        let sends = self.sends.queue.borrow().is_some() || self.counters.any.get();
-        let receives = self.receives.queue.borrow().is_some() || self.counters.any.get();
+        let sends = self.sends.queue.get().is_some() || self.counters.any.get();
+        let receives = self.receives.queue.get().is_some() || self.counters.any.get();
         if (self.caps & FI_SEND != 0 && !sends) || (self.caps & FI_RECV != 0 && !receives) {
             return Err(FI_ENOCQ);
         }

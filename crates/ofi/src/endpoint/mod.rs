@@ -100,9 +100,11 @@ impl Endpoint {
     /// The peer at a position of the address vector.
     #[inline(always)]
     pub(crate) fn peer(&self, address: fi_addr_t) -> Result<Peer, i32> {
-        let known = self.peers.borrow().get(address as usize).copied();
+        // SAFETY: nobody changes it while the number is copied.
+        let known = unsafe { self.peers.try_borrow_unguarded() };
+        let known = known.ok().and_then(|peers| peers.get(address as usize));
         match known {
-            Some(peer) if peer != UNKNOWN => Ok(Peer::from_index(peer)),
+            Some(peer) if *peer != UNKNOWN => Ok(Peer::from_index(*peer)),
             _ => self.find_peer(address),
         }
     }
@@ -176,21 +178,20 @@ impl Endpoint {
         u64::from(self.number) << mark::ENDPOINT_SHIFT
     }
 
-    /// The node of an operation: in the context, or a spare one.
+    /// The node of an operation, which is as `node` says, and marked: in the context, or a spare
+    /// one.
     #[inline(always)]
-    pub(crate) fn node(&self, context: *mut c_void, reported: bool) -> *mut Node {
-        if self.lends && reported && !context.is_null() {
+    pub(crate) fn node(&self, context: *mut c_void, reported: bool, node: Node) -> *mut Node {
+        let mut flags = node.flags | self.mark();
+        let place: *mut Node = if self.lends && reported && !context.is_null() {
             context.cast()
         } else {
+            flags |= mark::SPARE | if reported { 0 } else { mark::SILENT };
             self.domain.pool.take(context).cast()
-        }
-    }
-
-    /// The marks of a node of [`node`](Self::node).
-    #[inline(always)]
-    pub(crate) fn marks(&self, context: *mut c_void, reported: bool) -> u64 {
-        let lent = self.lends && reported && !context.is_null();
-        self.mark() | if lent { 0 } else { mark::SPARE } | if reported { 0 } else { mark::SILENT }
+        };
+        // SAFETY: memory for a node, which is nobody else's during the operation.
+        unsafe { place.write(Node { flags, ..node }) };
+        place
     }
 
     pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {

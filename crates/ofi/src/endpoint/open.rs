@@ -200,7 +200,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             region.forget(endpoint.number);
         }
         for binding in [&endpoint.sends, &endpoint.receives] {
-            if let Some(queue) = &*binding.queue.borrow() {
+            if let Some(queue) = binding.queue.get() {
                 queue.remove(endpoint);
             }
         }

@@ -26,6 +26,19 @@ void tagged(void)
         CHECK(right(in, len, !me + i));
         meet();
     }
+    /* A stream under one tag, in which every third message has no data. */
+    for (unsigned len = 0; len <= 64; len++) {
+        int has_data = len % 3 != 0;
+        fill(out, len, me + len);
+        OK(fi_trecv(ep, in, len, NULL, other, 0x200, 0, &contexts[0]));
+        OK(has_data ? fi_tinjectdata(ep, out, len, 1000 + me + len, other, 0x200)
+                    : fi_tinject(ep, out, len, other, 0x200));
+        struct fi_cq_tagged_entry entry = completion();
+        CHECK(entry.op_context == &contexts[0] && entry.len == len && right(in, len, !me + len));
+        CHECK(!(entry.flags & FI_REMOTE_CQ_DATA) == !has_data);
+        CHECK(!has_data || entry.data == 1000u + !me + len);
+    }
+    meet();
     /* Pieces on both sides, and a source that is told. */
     struct iovec pieces[3] = {{out, 100}, {out + 500, 1000}, {out + 100, 7}};
     struct iovec rooms[2] = {{in, 1000}, {in + 2000, 107}};

@@ -33,7 +33,7 @@ macro_rules! calls {
             use $crate::error::Outcome;
             use $crate::raw::sealed::Sealed;
             use $crate::raw::{
-                Access, ClaimId, OneSided, Posted, RawSlice, RawSliceMut, RegionId, RequestId,
+                Access, ClaimId, OneSided, Owner, Posted, RawSlice, RawSliceMut, RegionId, RequestId,
                 Requests, Runtime,
             };
             use $crate::{Address, Counters, Endpoint, Peer, Result, Selector, Status, Tag};
@@ -90,7 +90,7 @@ macro_rules! calls {
                 unsafe fn set_owner(&self, request: RequestId, owner: u32) {
                     self.0.engine.enter(move |engine| {
                         if let Some(slot) = engine.$($table).+.find(request) {
-                            engine.$($table).+.set_owner(slot, owner);
+                            engine.$($table).+.set_owner(slot, Owner::Scope(owner));
                         }
                     });
                 }

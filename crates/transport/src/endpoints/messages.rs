@@ -14,8 +14,8 @@ use crate::engine::request::sent;
 use crate::error::Outcome;
 use crate::polling::poll_until;
 use crate::raw::{
-    ClaimId, Loans, Messages, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice, RawSliceMut,
-    RequestId, SendOptions, Taken,
+    ClaimId, Loans, Messages, Owner, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice,
+    RawSliceMut, RequestId, SendOptions, Taken,
 };
 use crate::{Endpoint, Peer, Result, Selector, Status, Tag};
 
@@ -32,19 +32,19 @@ impl Inner<Engine> {
         immediate: Option<u64>,
         data: &[RawSlice],
     ) -> bool {
-        if let (None, [one]) = (immediate, data) {
+        if let [one] = data {
             // What is longer is not even tried.
             if one.len <= INLINE_PAYLOAD as usize {
                 let mut engine = self.engine.borrow_unguarded();
                 // SAFETY: the caller's promise.
-                let sent = unsafe { attempt::short(&mut engine.cx, to.0, tag.0, *one) };
+                let sent = unsafe { attempt::short(&mut engine.cx, to.0, tag.0, immediate, *one) };
                 drop(engine);
                 // The rest is called last, so that the short way has no registers to save.
                 return match sent {
                     Short::Sent => true,
                     Short::SentToSleeper => self.ring(to),
                     // SAFETY: the caller's promise.
-                    Short::No => unsafe { self.try_refused(to, tag, *one) },
+                    Short::No => unsafe { self.try_refused(to, tag, immediate, *one) },
                 };
             }
         }
@@ -57,9 +57,15 @@ impl Inner<Engine> {
     /// # Safety
     /// As [`Messages::try_send`].
     #[inline(never)]
-    unsafe fn try_refused(&self, to: Peer, tag: Tag, data: RawSlice) -> bool {
+    unsafe fn try_refused(
+        &self,
+        to: Peer,
+        tag: Tag,
+        immediate: Option<u64>,
+        data: RawSlice,
+    ) -> bool {
         // SAFETY: the caller's promise.
-        unsafe { self.try_whole(to, tag, None, &[data]) }
+        unsafe { self.try_whole(to, tag, immediate, &[data]) }
     }
 
     /// Sends a message by any way but the short one, if it goes whole at once.
@@ -164,10 +170,11 @@ macro_rules! endpoint {
                 &self,
                 to: Peer,
                 tag: Tag,
+                options: SendOptions,
                 data: &[RawSlice],
             ) -> Result<Posted> {
                 // SAFETY: the caller's promise.
-                unsafe { self.0.post_send(to, tag, SendOptions::default(), data) }
+                unsafe { self.0.post_send(to, tag, options, data) }
             }
             #[inline]
             unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
@@ -186,14 +193,14 @@ macro_rules! endpoint {
                 into: &[RawSliceMut],
             ) -> Result<Posted> {
                 // SAFETY: the caller's promise.
-                unsafe { self.post_recv_owned(selector, into, 0) }
+                unsafe { self.post_recv_owned(selector, into, Owner::Caller) }
             }
             #[inline]
             unsafe fn post_recv_owned(
                 &self,
                 selector: &Selector,
                 into: &[RawSliceMut],
-                owner: u32,
+                owner: Owner,
             ) -> Result<Posted> {
                 self.0.engine.enter(move |engine| {
                     // SAFETY: the caller's promise.
@@ -205,12 +212,15 @@ macro_rules! endpoint {
                 &self,
                 selector: &Selector,
                 into: RawSliceMut,
-                owner: u32,
+                owner: Owner,
             ) -> Option<RequestId> {
-                self.0.engine.enter(move |engine| {
-                    // SAFETY: the caller's promise.
-                    unsafe { receive::post_to_fifo(&mut engine.cx, selector, into, owner) }
-                })
+                self.0.engine.enter(
+                    #[inline(always)]
+                    move |engine| {
+                        // SAFETY: the caller's promise.
+                        unsafe { receive::post_to_fifo(&mut engine.cx, selector, into, owner) }
+                    },
+                )
             }
             unsafe fn post_recv_many(
                 &self,

@@ -100,13 +100,19 @@ impl Outbound {
     /// # Safety
     /// The slice is readable during the call.
     #[inline(always)]
-    pub(crate) unsafe fn push_short(&mut self, tag: u64, data: RawSlice) -> Option<bool> {
+    pub(crate) unsafe fn push_short(
+        &mut self,
+        tag: u64,
+        immediate: Option<u64>,
+        data: RawSlice,
+    ) -> Option<bool> {
         // A switch is announced before the ring is a private one, so none is pending then.
         let Ring::Private(ring) = &mut self.ring else {
             return None;
         };
+        let kind = frame::message_kind(EAGER, immediate);
         // SAFETY: the caller's promise, and no slice of an application lies in a ring.
-        let pushed = unsafe { ring.push_same_tag(EAGER, tag, data.start, data.len) };
+        let pushed = unsafe { ring.push_same_tag(kind, tag, immediate, data.start, data.len) };
         pushed.then(|| self.waker.must_ring())
     }
 

@@ -15,8 +15,8 @@ use crate::engine::request::Operation;
 use crate::error::Outcome;
 use crate::raw::sealed::Sealed;
 use crate::raw::{
-    Access, ClaimId, Loans, Messages, OneSided, Posted, RawEndpoint, RawLoan, RawLoaned, RawSlice,
-    RawSliceMut, RegionId, RequestId, Requests, Runtime, SendOptions, part,
+    Access, ClaimId, Loans, Messages, OneSided, Owner, Posted, RawEndpoint, RawLoan, RawLoaned,
+    RawSlice, RawSliceMut, RegionId, RequestId, Requests, Runtime, SendOptions, part,
 };
 use crate::{Address, Endpoint, Error, Peer, Result, Selector, Status, Tag};
 
@@ -155,7 +155,7 @@ impl Requests for Loopback {
     unsafe fn set_owner(&self, request: RequestId, owner: u32) {
         let mut state = self.state();
         if let Some(slot) = state.slot(request) {
-            state.table().set_owner(slot, owner);
+            state.table().set_owner(slot, Owner::Scope(owner));
         }
     }
     fn owned_by(&self, owner: u32) -> Option<RequestId> {

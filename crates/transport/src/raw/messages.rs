@@ -1,6 +1,8 @@
 //! Sends, receives and probes, of raw memory.
 
-use super::{ClaimId, Posted, RawSlice, RawSliceMut, RequestId, Requests, SendOptions, Taken};
+use super::{
+    ClaimId, Owner, Posted, RawSlice, RawSliceMut, RequestId, Requests, SendOptions, Taken,
+};
 use crate::error::Outcome;
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
@@ -51,16 +53,22 @@ pub trait Messages: Requests {
     ) -> bool;
 
     /// Starts a send that [`try_send`](Self::try_send) has just refused:
-    /// [`post_send`](Self::post_send), which an endpoint may do without a second attempt.
+    /// [`post_send_with`](Self::post_send_with), which an endpoint may do without a second attempt.
     ///
     /// # Errors
     /// As [`post_send`](Self::post_send).
     ///
     /// # Safety
     /// As [`post_send`](Self::post_send).
-    unsafe fn post_send_slow(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
+    unsafe fn post_send_slow(
+        &self,
+        to: Peer,
+        tag: Tag,
+        options: SendOptions,
+        data: &[RawSlice],
+    ) -> Result<Posted> {
         // SAFETY: the caller's promise.
-        unsafe { self.post_send(to, tag, data) }
+        unsafe { self.post_send_with(to, tag, options, data) }
     }
 
     /// Sends and waits: [`post_send`](Self::post_send) and [`wait`](Requests::wait) in one, which
@@ -89,8 +97,9 @@ pub trait Messages: Requests {
     /// Every slice is writable, and nobody else touches it, until the operation is done.
     unsafe fn post_recv(&self, selector: &Selector, into: &[RawSliceMut]) -> Result<Posted>;
 
-    /// Starts a receive of a scope: [`post_recv`](Self::post_recv) and
-    /// [`set_owner`](Requests::set_owner) in one, which an endpoint may do in less time.
+    /// Starts a receive of this owner: [`post_recv`](Self::post_recv) and then
+    /// [`set_owner`](Requests::set_owner) or [`watch`](Requests::watch), which an endpoint may do
+    /// in less time.
     ///
     /// # Errors
     /// As [`post_recv`](Self::post_recv).
@@ -101,18 +110,22 @@ pub trait Messages: Requests {
         &self,
         selector: &Selector,
         into: &[RawSliceMut],
-        owner: u32,
+        owner: Owner,
     ) -> Result<Posted> {
         // SAFETY: the caller's promise.
         let posted = unsafe { self.post_recv(selector, into) }?;
         if let Posted::Pending(id) = &posted {
-            // SAFETY: it began just now.
-            unsafe { self.set_owner(*id, owner) };
+            match owner {
+                Owner::Caller => {}
+                // SAFETY: it began just now.
+                Owner::Scope(scope) => unsafe { self.set_owner(*id, scope) },
+                Owner::List(name) => self.watch(*id, name)?,
+            }
         }
         Ok(posted)
     }
 
-    /// Starts a receive of a scope into one part, if nothing is to be done but to wait for its
+    /// Starts a receive of this owner into one part, if nothing is to be done but to wait for its
     /// message: what most receives do, in less time than by
     /// [`post_recv_owned`](Self::post_recv_owned). `None`: nothing was started.
     ///
@@ -122,7 +135,7 @@ pub trait Messages: Requests {
         &self,
         selector: &Selector,
         into: RawSliceMut,
-        owner: u32,
+        owner: Owner,
     ) -> Option<RequestId> {
         let _ = (selector, into, owner);
         None

@@ -1,6 +1,6 @@
 //! The ways in which a process sends.
 
-use limic::raw::{Loans, Messages, Posted, RawSlice, RequestId, Requests};
+use limic::raw::{Loans, Messages, Posted, RawSlice, RequestId, Requests, SendOptions};
 use limic::{Error, Tag};
 
 use super::states::reached;
@@ -98,16 +98,22 @@ impl Honest<'_> {
         let whole = [RawSlice::from(bytes)];
         let pieces = [RawSlice::from(&bytes[..cut]), RawSlice::from(&bytes[cut..])];
         let slices = if one_in(4) { &pieces[..] } else { &whole[..] };
+        // Shorter ones may look like others.
+        let immediate = (bytes.len() >= 8 && one_in(2)).then_some(index as u64);
+        let options = SendOptions {
+            immediate,
+            ..SendOptions::default()
+        };
         // SAFETY: the data is kept until the send is over (`sends`, or abandoned to the endpoint);
         // a process that is killed leaks it.
         let posted = unsafe {
             if slices.len() == 1 && one_in(2) {
-                if self.endpoint.try_send(to, tag, None, slices) {
+                if self.endpoint.try_send(to, tag, immediate, slices) {
                     return Ok(());
                 }
-                self.endpoint.post_send_slow(to, tag, slices)
+                self.endpoint.post_send_slow(to, tag, options, slices)
             } else {
-                self.endpoint.post_send(to, tag, slices)
+                self.endpoint.post_send_with(to, tag, options, slices)
             }
         };
         self.sent(index, posted, data)

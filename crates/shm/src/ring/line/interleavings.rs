@@ -42,7 +42,13 @@ fn transfer_tagged(lines: u32, hot: u64, lengths: &'static [u32], tag: fn(u64) -
                     // SAFETY: private memory.
                     if seed % 2 == 1
                         && unsafe {
-                            producer.push_same_tag(1, tag(seed as u64), bytes.as_ptr(), bytes.len())
+                            producer.push_same_tag(
+                                1,
+                                tag(seed as u64),
+                                None,
+                                bytes.as_ptr(),
+                                bytes.len(),
+                            )
                         }
                     {
                         break;

@@ -80,7 +80,8 @@ impl<M: Memory> LineProducer<M> {
 
     /// Publishes a record of at most 56 bytes that has the tag of the one before, if its place is
     /// at hand: [`reserve_tagged`] and all that follows in one, as a stream of short messages needs
-    /// it. False: nothing was done. `kind` is neither 0 nor [`PAD`].
+    /// it. A word may stand ahead of the bytes. False: nothing was done. `kind` is neither 0 nor
+    /// [`PAD`].
     ///
     /// [`reserve_tagged`]: Self::reserve_tagged
     ///
@@ -92,19 +93,28 @@ impl<M: Memory> LineProducer<M> {
         &mut self,
         kind: u8,
         tag: u64,
+        ahead: Option<u64>,
         from: *const u8,
         len: usize,
     ) -> bool {
-        let Some(slot) = self.slot_of_same_tag(tag, len) else {
+        let skip = ahead.map_or(0, |_| WORD);
+        let Some(slot) = self.slot_of_same_tag(tag, skip + len) else {
             return false;
         };
-        // SAFETY: the slot has room for `len` bytes there, and nothing is published in between; the
-        // rest is the caller's promise.
+        let payload = slot.offset + WORD;
+        // SAFETY: the slot has room for the word and `len` bytes there, and nothing is published in
+        // between; the rest is the caller's promise.
         unsafe {
+            if let Some(word) = ahead {
+                // The header, stored behind it, orders it.
+                self.mem
+                    .word64_unchecked(payload)
+                    .store(word, Ordering::Relaxed);
+            }
             // It copies up to 64 bytes, and these are at most 56.
-            let copied = self.mem.write_short(slot.offset + WORD, from, len);
+            let copied = self.mem.write_short(payload + skip, from, len);
             debug_assert!(copied, "a short payload");
-            self.publish_same_tag(&slot, kind, len);
+            self.publish_same_tag(&slot, kind, skip + len);
         }
         true
     }

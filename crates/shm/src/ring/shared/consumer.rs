@@ -77,6 +77,13 @@ impl<M: Memory> SharedConsumer<M> {
         self.position
     }
 
+    /// Whether nobody has taken the next slot: a look before [`peek`](Self::peek).
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        // Relaxed: whoever goes on looks again, with acquire.
+        self.slot().load(Ordering::Relaxed) == self.free
+    }
+
     /// The oldest record, if there is one. It stays until [`pop`](Self::pop).
     ///
     /// On an empty ring: one load, one compare.

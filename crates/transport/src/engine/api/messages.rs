@@ -10,7 +10,7 @@ use crate::engine::progress::work;
 use crate::engine::protocol::{assembly, receive, send};
 use crate::engine::request::Incoming;
 use crate::error::Outcome;
-use crate::raw::{ClaimId, Posted, RawSlice, RawSliceMut, RequestId, SendOptions};
+use crate::raw::{ClaimId, Owner, Posted, RawSlice, RawSliceMut, RequestId, SendOptions};
 use crate::{Result, Selector, Status};
 
 /// Sends.
@@ -63,7 +63,7 @@ impl Engine {
             }
         }
         // SAFETY: the caller's promise.
-        match unsafe { receive::post_recv(&mut self.cx, selector, into, 0) }? {
+        match unsafe { receive::post_recv(&mut self.cx, selector, into, Owner::Caller) }? {
             Posted::Done(outcome) => outcome,
             Posted::Pending(id) => self.wait(id),
         }
@@ -130,7 +130,7 @@ impl Engine {
         self.cx.matching.reserve_tags(tag, mask);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
         self.cx.matching.take_reserved()
     }

@@ -9,7 +9,7 @@ use limic_shm::bytes::SingleSlice;
 use super::Matching;
 use super::posted::no_memory;
 use crate::engine::request::{Requests, Slot};
-use crate::raw::{Posted, RequestId, Taken};
+use crate::raw::{Owner, Posted, RequestId, Taken};
 use crate::{Peer, Result};
 
 /// The next message begins where any type may lie.
@@ -100,7 +100,7 @@ impl Matching {
         let slot = requests.take_slot();
         match self.matcher.post_staying(query, slot) {
             Ok(posted) => {
-                let id = requests.post(slot, posted, room.remaining.into(), 0);
+                let id = requests.post(slot, posted, room.remaining.into(), Owner::Caller);
                 self.many.rooms.push((slot, room));
                 Ok(id)
             }
@@ -131,7 +131,7 @@ impl Matching {
         let room = &mut rooms[at].1;
         let (part, last) = room.cut(len);
         let own = requests.take_slot();
-        let id = requests.post(own, posted, part.into(), 0);
+        let id = requests.post(own, posted, part.into(), Owner::Caller);
         let taken = room.taken(part, from, last, Posted::Pending(id));
         self.many.note(taken);
         if last {

@@ -10,7 +10,7 @@ use limic_shm::bytes::{ReceiveBuffer, SingleSlice};
 
 use super::{Liveness, Matching};
 use crate::engine::request::{Requests, Slot};
-use crate::raw::RequestId;
+use crate::raw::{Owner, RequestId};
 use crate::{Error, Result, Selector};
 
 /// Receives at the head of the fifo that a message is compared with. To look at a few cache lines
@@ -40,7 +40,7 @@ impl Matching {
         peers: &impl Liveness,
         selector: &Selector,
         room: SingleSlice,
-        owner: u32,
+        owner: Owner,
     ) -> Option<RequestId> {
         if !self.matcher.is_empty() || !self.can_arrive(peers, selector) {
             return None;
@@ -48,13 +48,13 @@ impl Matching {
         Some(requests.enqueue_posted(&query(selector), room, owner))
     }
 
-    /// Posts a receive for which no message waits, of a scope if `owner` is not 0.
+    /// Posts a receive for which no message waits.
     pub(crate) fn post(
         &mut self,
         requests: &mut Requests,
         query: &Query,
         into: ReceiveBuffer,
-        owner: u32,
+        owner: Owner,
     ) -> Result<RequestId> {
         if let Some(room) = into.single_slice() {
             if self.matcher.posted_len() == 0 {

@@ -139,7 +139,16 @@ impl Matching {
     }
 
     /// The oldest message with a reserved tag.
+    #[inline(always)]
     pub(crate) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
+        if self.reserved_messages.is_empty() {
+            return None;
+        }
+        self.take_some_reserved()
+    }
+
+    #[cold]
+    fn take_some_reserved(&mut self) -> Option<(Status, ClaimId)> {
         loop {
             let claim = self.reserved_messages.pop_front()?;
             let token = self.unexpected.claimed(claim);

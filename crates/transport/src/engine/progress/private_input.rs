@@ -1,6 +1,7 @@
 //! One private ring that this endpoint reads.
 
 use limic_records as frame;
+use limic_shm::bytes::Source;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::line::LineConsumer;
 
@@ -40,15 +41,23 @@ impl PrivateInput {
         while taken < most {
             let mut len = 0;
             let delivered = self.ring.take_if(|record| {
-                len = record.length();
-                record.kind == frame::EAGER
-                    && requests.deliver_to_head(Envelope::new(peer, record.tag), record)
+                len = record.len();
+                // Each kind has code of its own, so that the first has no word to skip.
+                if record.kind & frame::IMMEDIATE == 0 {
+                    return record.kind == frame::EAGER
+                        && requests.deliver_to_head(Envelope::new(peer, record.tag), record);
+                }
+                let message = frame::eager(peer, record.kind, record.tag, record);
+                message.is_some_and(|(envelope, message)| {
+                    len = message.len();
+                    requests.deliver_to_head(envelope, &message)
+                })
             });
             if !delivered {
                 break;
             }
             taken += 1;
-            bytes += u64::from(len);
+            bytes += len;
         }
         (taken, bytes)
     }

@@ -121,13 +121,15 @@ impl ReceiveRings {
         }
         // While private rings deliver, the shared one gets every eighth turn.
         self.turn = self.turn.wrapping_add(1);
-        if (!moved || self.turn % 8 == 0) && self.shared_timed == 0 {
+        let its_turn = (!moved || self.turn % 8 == 0) && self.shared_timed == 0;
+        if its_turn && !self.shared.is_empty() {
             moved |= self.drain_shared(cx);
         }
         moved
     }
 
-    #[inline]
+    /// Apart, since most looks find nothing.
+    #[inline(never)]
     pub(super) fn drain_shared(&mut self, cx: &mut Cx) -> bool {
         let (is_timed, count) = (self.shared_timed > 0, cx.regions.help.count());
         let mut taken = 0;

@@ -20,7 +20,7 @@ use crate::engine::protocol::{receive, rendezvous, rma, unexpected};
 use crate::engine::request::{
     Destination, EagerAssembly, Incoming, Operation, ReceiveStage, Receiving, Requests, Slot, sent,
 };
-use crate::raw::{Posted, RequestId};
+use crate::raw::{Owner, Posted, RequestId};
 
 /// An eager message begins. `waited`: its sender had to wait with the message before.
 ///
@@ -252,13 +252,13 @@ pub(crate) fn receive_remaining(
     slot
 }
 
-/// Receives a message of which the first `bytes` have come, for a scope if `owner` is not 0.
+/// Receives a message of which the first `bytes` have come.
 pub(crate) fn receive_partial(
     cx: &mut Cx,
     mut incoming: Incoming,
     bytes: Vec<u8>,
     into: ReceiveBuffer,
-    owner: u32,
+    owner: Owner,
 ) -> Posted {
     budget::count_taken(cx, incoming.from(), bytes.len() as i64);
     let at = bytes.len() as u64;

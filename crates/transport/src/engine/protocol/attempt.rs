@@ -33,7 +33,13 @@ pub(crate) enum Short {
 /// # Safety
 /// The slice is readable during the call.
 #[inline(always)]
-pub(crate) unsafe fn short(cx: &mut Cx, to: u32, tag: u64, data: RawSlice) -> Short {
+pub(crate) unsafe fn short(
+    cx: &mut Cx,
+    to: u32,
+    tag: u64,
+    immediate: Option<u64>,
+    data: RawSlice,
+) -> Short {
     let len = data.len as u64;
     let Some(peer) = cx.peers.find(to) else {
         return Short::No;
@@ -46,7 +52,7 @@ pub(crate) unsafe fn short(cx: &mut Cx, to: u32, tag: u64, data: RawSlice) -> Sh
         return Short::No;
     }
     // SAFETY: the caller's promise.
-    match unsafe { pair.out.push_short(tag, data) } {
+    match unsafe { pair.out.push_short(tag, immediate, data) } {
         None => Short::No,
         Some(must_ring) => {
             cx.counters.sent(&peer.counts, Path::Inline, len);

@@ -14,22 +14,22 @@ use crate::engine::matching::unexpected::kept_bytes;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::protocol::{arena_message, assembly, packets, rendezvous, staged, unexpected};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, Receiving, Slot, sent};
-use crate::raw::{ClaimId, Posted, RawSliceMut, RequestId};
+use crate::raw::{ClaimId, Owner, Posted, RawSliceMut, RequestId};
 use crate::{Error, Outcome, Peer, Result, Selector, Status};
 
 /// [`receive_unexpected`] of a message that was looked at before.
 #[inline(never)]
 pub(crate) fn receive_probed(cx: &mut Cx, token: u32, into: ReceiveBuffer) -> Posted {
-    receive_unexpected(cx, token, into, 0)
+    receive_unexpected(cx, token, into, Owner::Caller)
 }
 
-/// Receives an unexpected message, for a scope if `owner` is not 0.
+/// Receives an unexpected message.
 #[inline(always)]
 pub(crate) fn receive_unexpected(
     cx: &mut Cx,
     token: u32,
     into: ReceiveBuffer,
-    owner: u32,
+    owner: Owner,
 ) -> Posted {
     match cx.matching.store().take(token) {
         None => Posted::Done(Err(Error::UnknownRequest)),
@@ -58,7 +58,7 @@ fn receive_kept(cx: &mut Cx, envelope: Envelope, bytes: Vec<u8>, into: &ReceiveB
 #[inline(never)]
 fn receive_unkept(
     cx: &mut Cx,
-    (message, owner): (UnexpectedMessage, u32),
+    (message, owner): (UnexpectedMessage, Owner),
     into: ReceiveBuffer,
 ) -> Posted {
     let here = message.is_here();
@@ -134,8 +134,8 @@ fn receive_loopback(
     envelope.outcome(len, into.len())
 }
 
-/// What became of a receive that was begun, for a scope if `owner` is not 0.
-pub(crate) fn posted(cx: &mut Cx, slot: Slot, owner: u32) -> Posted {
+/// What became of an operation that was begun.
+pub(crate) fn posted(cx: &mut Cx, slot: Slot, owner: Owner) -> Posted {
     match cx.requests.take_done(slot) {
         Some(outcome) => Posted::Done(outcome),
         None => {
@@ -199,7 +199,7 @@ pub(crate) fn claim(cx: &mut Cx, selector: &Selector) -> Result<Option<(Status, 
     }
 }
 
-/// Starts a receive, of a scope if `owner` is not 0.
+/// Starts a receive.
 ///
 /// # Safety
 /// As [`Messages::post_recv`](crate::raw::Messages::post_recv).
@@ -208,7 +208,7 @@ pub(crate) unsafe fn post_recv(
     cx: &mut Cx,
     selector: &Selector,
     into: &[RawSliceMut],
-    owner: u32,
+    owner: Owner,
 ) -> Result<Posted> {
     if let [one] = into {
         // SAFETY: the caller's promise.
@@ -230,7 +230,7 @@ pub(crate) unsafe fn post_to_fifo(
     cx: &mut Cx,
     selector: &Selector,
     into: RawSliceMut,
-    owner: u32,
+    owner: Owner,
 ) -> Option<RequestId> {
     // SAFETY: the caller's promise is the room's invariant.
     let room = unsafe { SingleSlice::new(into) };
@@ -240,7 +240,12 @@ pub(crate) unsafe fn post_to_fifo(
 
 /// Starts a receive where a message may wait, or where nothing can ever arrive.
 #[inline(never)]
-fn post_slow(cx: &mut Cx, selector: &Selector, into: ReceiveBuffer, owner: u32) -> Result<Posted> {
+fn post_slow(
+    cx: &mut Cx,
+    selector: &Selector,
+    into: ReceiveBuffer,
+    owner: Owner,
+) -> Result<Posted> {
     let query = query(selector);
     if let Some(token) = cx.matching.take_unexpected(&query) {
         return Ok(receive_unexpected(cx, token, into, owner));

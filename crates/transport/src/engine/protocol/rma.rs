@@ -19,7 +19,7 @@ use crate::engine::peer::pair::{REGION_CACHE, ShmPair};
 use crate::engine::peer::table::BacklogEntry;
 use crate::engine::protocol::{receive, regions, rendezvous, send};
 use crate::engine::request::{Operation, ReceiveStage, Receiving, SendStage, Sending, sent};
-use crate::raw::{Access, Posted, RawSlice, RawSliceMut};
+use crate::raw::{Access, Owner, Posted, RawSlice, RawSliceMut};
 use crate::{Error, Peer, Result};
 
 /// Starts a one-sided read.
@@ -64,7 +64,7 @@ pub(crate) unsafe fn post_read(
         len,
     };
     ask(cx, from, BacklogEntry::Control(asked.encode(frame::GET)));
-    Ok(receive::posted(cx, slot, 0))
+    Ok(receive::posted(cx, slot, Owner::Caller))
 }
 
 /// Starts a one-sided write.
@@ -100,7 +100,7 @@ pub(crate) unsafe fn post_write(
     let slot = cx.requests.insert(Operation::Send(sending));
     let id = cx.requests.id(slot);
     ask(cx, to, BacklogEntry::Message(id));
-    Ok(receive::posted(cx, slot, 0))
+    Ok(receive::posted(cx, slot, Owner::Caller))
 }
 
 /// Accesses under way with the help of one owner: enough to keep it busy, and far fewer than it

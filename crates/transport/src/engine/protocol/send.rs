@@ -16,7 +16,7 @@ use crate::engine::protocol::receive::posted;
 use crate::engine::protocol::{long_packets, loopback, offer, rma};
 use crate::engine::request::{Fragments, Operation, SendStage, Sending, Slot, sent};
 use crate::error::Outcome;
-use crate::raw::{Posted, RawSlice, RequestId, SendOptions};
+use crate::raw::{Owner, Posted, RawSlice, RequestId, SendOptions};
 
 /// Starts a send that did not go whole at once.
 ///
@@ -70,7 +70,7 @@ pub(crate) unsafe fn post(
     let id = cx.requests.id(slot);
     queue(cx, to, BacklogEntry::Message(id));
     // It may be done by now: queued behind nothing.
-    Ok(posted(cx, slot, 0))
+    Ok(posted(cx, slot, Owner::Caller))
 }
 
 /// Puts something behind what waits for a peer already, and pushes what can be pushed.

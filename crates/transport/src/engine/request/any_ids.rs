@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use limic_shm::bytes::SingleSlice;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::sample::select;
 
 use super::*;
 use crate::engine::envelope::Envelope;
@@ -13,7 +14,7 @@ use crate::engine::envelope::Envelope;
 enum Call {
     Insert,
     InsertDone(u32),
-    Enqueue,
+    Enqueue(Owner),
     /// A message for the first receive in the fifo.
     Deliver,
     /// The operation of a slot ends, if it is under way.
@@ -34,7 +35,7 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         Just(Call::Insert),
         (0..3_u32).prop_map(Call::InsertDone),
-        Just(Call::Enqueue),
+        select(&[Owner::Caller, Owner::Scope(1), Owner::List(7)][..]).prop_map(Call::Enqueue),
         Just(Call::Deliver),
         slot.prop_map(Call::Complete),
         Just(Call::NextCompleted),
@@ -62,13 +63,13 @@ fn run(requests: &mut Requests, call: Call) {
     match call {
         Call::Insert => drop(requests.insert(Operation::Over)),
         Call::InsertDone(owner) => drop(requests.insert_done(Err(Error::Cancelled), owner)),
-        Call::Enqueue => {
+        Call::Enqueue(owner) => {
             let any = limic_matching::Selector {
                 source: limic_matching::Source::Any,
                 tag: 0,
                 mask: 0,
             };
-            requests.enqueue_posted(&any, SingleSlice::EMPTY, 0);
+            requests.enqueue_posted(&any, SingleSlice::EMPTY, owner);
         }
         Call::Deliver => drop(requests.deliver_to_head(Envelope::new(0, 0), &[][..])),
         Call::Complete(slot) => {

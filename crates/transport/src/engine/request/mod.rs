@@ -28,7 +28,7 @@ use self::entry::{ColdEntry, Entry, OnCompletion, State, copy_by_words};
 use self::posted_fifo::PostedFifo;
 use crate::engine_cell::Freed;
 use crate::error::Outcome;
-use crate::raw::RequestId;
+use crate::raw::{Owner, RequestId};
 use crate::{Error, Status};
 pub(crate) use operation::{
     Destination, EagerAssembly, Fragments, Incoming, Operation, ReceiveStage, Receiving, SendStage,
@@ -122,7 +122,7 @@ impl<O: OperationKind> Requests<O> {
     pub(crate) fn insert_done(&mut self, outcome: Outcome, owner: u32) -> RequestId {
         let slot = self.insert(O::OVER);
         self.complete(slot, outcome);
-        self.set_owner(slot, owner);
+        self.set_owner(slot, Owner::Scope(owner));
         self.id(slot)
     }
 
@@ -132,11 +132,10 @@ impl<O: OperationKind> Requests<O> {
         slot: Slot,
         id: PostedId,
         into: ReceiveBuffer,
-        owner: u32,
+        owner: Owner,
     ) -> RequestId {
-        self.owned += usize::from(owner != 0);
+        self.set_owner(slot, owner);
         let entry = &mut self.entries[slot as usize];
-        entry.owner = owner;
         entry.state = match into.single_slice() {
             Some(room) => State::Posted { id, room },
             None => {

@@ -6,6 +6,7 @@ use std::any::Any;
 use super::entry::{Entry, OnCompletion};
 use super::{OperationKind, RequestId, Requests, Slot};
 use crate::engine_cell::Freed;
+use crate::raw::Owner;
 
 impl<O: OperationKind> Requests<O> {
     /// Whether buffers of abandoned operations are to be dropped.
@@ -29,12 +30,21 @@ impl<O: OperationKind> Requests<O> {
         }
     }
 
-    #[inline]
-    pub(crate) fn set_owner(&mut self, slot: Slot, owner: u32) {
+    #[inline(always)]
+    pub(crate) fn set_owner(&mut self, slot: Slot, owner: Owner) {
         let entry = &mut self.entries[slot as usize];
-        self.owned += usize::from(owner != 0);
-        self.owned -= usize::from(entry.owner != 0);
-        entry.owner = owner;
+        match owner {
+            Owner::Caller => {}
+            Owner::Scope(scope) => {
+                self.owned += usize::from(scope != 0);
+                self.owned -= usize::from(entry.owner != 0);
+                entry.owner = scope;
+            }
+            Owner::List(name) => {
+                entry.on_completion = OnCompletion::List;
+                self.cold[slot as usize].name = name;
+            }
+        }
     }
 
     /// Some operation of a scope. Linear in the table, also for all of a scope together if it

@@ -11,7 +11,7 @@ use limic_shm::bytes::{SingleSlice, Source};
 
 use super::{NONE, OnCompletion, OperationKind, Requests, Slot, State, request_id};
 use crate::engine::envelope::{Envelope, Told};
-use crate::raw::RequestId;
+use crate::raw::{Owner, RequestId};
 
 /// What a receive asks for, and where its message goes.
 #[derive(Clone, Copy)]
@@ -82,7 +82,7 @@ impl<O: OperationKind> Requests<O> {
         &mut self,
         selector: &Selector,
         room: SingleSlice,
-        owner: u32,
+        owner: Owner,
     ) -> RequestId {
         let mut slot = self.free;
         if slot == NONE {
@@ -90,7 +90,6 @@ impl<O: OperationKind> Requests<O> {
         }
         let entry = &mut self.entries[slot as usize];
         self.free = core::mem::replace(&mut entry.next, NONE);
-        entry.owner = owner;
         let (source, source_mask) = match selector.source {
             From::Is(source) => (source, !0),
             From::Any => (0, 0),
@@ -103,7 +102,17 @@ impl<O: OperationKind> Requests<O> {
             room,
         });
         let id = request_id(entry.generation, slot);
-        self.owned += usize::from(owner != 0);
+        match owner {
+            Owner::Caller => {}
+            Owner::Scope(scope) => {
+                entry.owner = scope;
+                self.owned += usize::from(scope != 0);
+            }
+            Owner::List(name) => {
+                entry.on_completion = OnCompletion::List;
+                self.cold[slot as usize].name = name;
+            }
+        }
         match self.entries.get_mut(self.fifo.last as usize) {
             Some(last) => last.next = slot,
             None => self.fifo.first = slot,

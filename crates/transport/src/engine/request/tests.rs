@@ -120,7 +120,11 @@ fn selector(source: Option<u32>, tag: u64, mask: u64) -> limic_matching::Selecto
 fn three_in_fifo() -> (Requests<Operation>, [RequestId; 3]) {
     let mut requests = Requests::new();
     let ids = [(Some(1), !0), (None, !0), (Some(2), 0)].map(|(source, mask)| {
-        requests.enqueue_posted(&selector(source, 5, mask), SingleSlice::EMPTY, 0)
+        requests.enqueue_posted(
+            &selector(source, 5, mask),
+            SingleSlice::EMPTY,
+            Owner::Caller,
+        )
     });
     assert_eq!(requests.fifo_len(), 3);
     (requests, ids)
@@ -176,7 +180,8 @@ fn receives_leave_the_fifo_from_any_position() {
         assert_eq!(requests.take_from_fifo(from, tag, at + 1), slot);
         assert_eq!(requests.fifo_len(), 2);
         // Another one stands behind those that are left.
-        let last = requests.enqueue_posted(&selector(None, 0, 0), SingleSlice::EMPTY, 0);
+        let last =
+            requests.enqueue_posted(&selector(None, 0, 0), SingleSlice::EMPTY, Owner::Caller);
         let left = core::iter::from_fn(|| Some(requests.pop_fifo()?.0));
         let left: Vec<Slot> = left.collect();
         let expected = ids.iter().filter(|id| **id != ids[at]).chain([&last]);
@@ -189,7 +194,7 @@ fn receives_leave_the_fifo_from_any_position() {
 #[test]
 fn a_part_of_the_fifo_is_drained_in_its_order() {
     let (mut requests, ids) = three_in_fifo();
-    let fourth = requests.enqueue_posted(&selector(None, 6, !0), SingleSlice::EMPTY, 0);
+    let fourth = requests.enqueue_posted(&selector(None, 6, !0), SingleSlice::EMPTY, Owner::Caller);
     let drained = requests.drain_fifo(|_, selector| selector.source == limic_matching::Source::Any);
     assert_eq!(drained, [ids[1], fourth].map(|id| id.0 as Slot));
     assert_eq!(requests.fifo_len(), 2);

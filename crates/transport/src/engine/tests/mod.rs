@@ -36,7 +36,7 @@ use super::protocol::attempt;
 use super::protocol::{receive, regions};
 use super::request::sent;
 use crate::error::{Outcome, PeerFailure};
-use crate::raw::{Posted, RawSlice, RawSliceMut, RegionId, RequestId, SendOptions};
+use crate::raw::{Owner, Posted, RawSlice, RawSliceMut, RegionId, RequestId, SendOptions};
 use crate::settings::SettingsBuilder;
 use crate::{Error, Peer, Selector, Settings};
 
@@ -137,7 +137,7 @@ unsafe fn post(from: &mut Engine, to: u32, tag: u64, data: &[u8]) -> Posted {
 unsafe fn post_receive(engine: &mut Engine, from: impl Into<Selector>, room: &mut [u8]) -> Posted {
     let into = [RawSliceMut::from(room)];
     // SAFETY: the caller's promise.
-    let posted = unsafe { receive::post_recv(&mut engine.cx, &from.into(), &into, 0) };
+    let posted = unsafe { receive::post_recv(&mut engine.cx, &from.into(), &into, Owner::Caller) };
     posted.expect("alive")
 }
 

@@ -13,7 +13,7 @@ use crate::engine::matching::Liveness;
 use crate::engine::protocol::message::Message;
 use crate::engine::protocol::{arena_message, loans, receive, send_ahead};
 use crate::error::PeerFailure;
-use crate::raw::{Posted, RawSlice, RawSliceMut};
+use crate::raw::{Owner, Posted, RawSlice, RawSliceMut};
 use crate::{Peer, Result, Selector, Tag};
 
 /// More than one step of a copy, and no multiple of it.
@@ -162,7 +162,7 @@ fn receive_one(receiver: &mut Engine, selector: &Selector) -> Result<()> {
     let mut room = [0];
     let into = [RawSliceMut::from(&mut room[..])];
     // SAFETY: the room stays until the receive is over, or the test fails.
-    match unsafe { receive::post_recv(&mut receiver.cx, selector, &into, 0) }? {
+    match unsafe { receive::post_recv(&mut receiver.cx, selector, &into, Owner::Caller) }? {
         Posted::Done(outcome) => outcome.map(|_| ()),
         Posted::Pending(_) => panic!("it has come"),
     }
