@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use limic::settings::{FabricUse, Path, SettingsBuilder};
 use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Selector, Settings, Tag};
-use limic_tests::{Cast, Namespaces, Rank, check, content};
+use limic_tests::{Cast, Rank, check, content, namespaces};
 
 const TAG: Tag = Tag(7);
 /// How long a machine may be silent here.
@@ -23,10 +23,10 @@ fn on_two_nodes(test: &str, ranks: u32, body: impl FnOnce(&Rank)) {
     match std::env::var("LIMIC_TEST_RANK") {
         Ok(rank) => {
             let rank: u32 = rank.parse().expect("a number");
-            Namespaces::enter(test, (rank * 2 / ranks) as usize);
+            namespaces::enter(test, (rank * 2 / ranks) as usize);
         }
-        Err(_) => match Namespaces::make(test) {
-            Some(namespaces) => made = Some(namespaces),
+        Err(_) => match namespaces::make(test) {
+            Some(two) => made = Some(two),
             None => return,
         },
     }
@@ -158,7 +158,7 @@ fn a_link_that_is_down_is_an_error_and_one_that_is_back_serves() {
             .expect("exchange");
         rank.link.meet(&endpoint);
         if me == 3 {
-            Namespaces::set_link(false);
+            namespaces::set_link(false);
         }
         rank.link.meet(&endpoint);
         // One side of each pair sends into the void, the other waits.
@@ -190,7 +190,7 @@ fn a_link_that_is_down_is_an_error_and_one_that_is_back_serves() {
         assert_eq!(&word, b"near");
         rank.link.meet(&endpoint);
         if me == 3 {
-            Namespaces::set_link(true);
+            namespaces::set_link(true);
         }
         rank.link.meet(&endpoint);
         // It may take the kernel a moment until the link carries something.
