@@ -28,6 +28,8 @@ pub mod soundness;
 pub mod stepped;
 mod watch;
 
+use core::time::Duration;
+
 pub use all_to_all::all_to_all;
 pub use cast::{Cast, Ended, Rank, Report};
 pub use content::{Random, check, content};
@@ -39,6 +41,19 @@ pub use party::{Case, Party};
 #[must_use]
 pub fn everywhere() -> bool {
     true
+}
+
+/// How long tests keep a network away, or a peer silent: 3 seconds, or `LIMIC_TEST_AWAY` seconds.
+///
+/// # Panics
+/// That is no number.
+#[must_use]
+pub fn away() -> Duration {
+    let away = std::env::var("LIMIC_TEST_AWAY").ok();
+    let seconds = away.map_or(3, |away| {
+        away.parse().expect("LIMIC_TEST_AWAY is in seconds")
+    });
+    Duration::from_secs(seconds)
 }
 
 /// Says visibly that a check cannot run here.

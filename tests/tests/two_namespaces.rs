@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use limic::settings::{FabricUse, Path, SettingsBuilder};
 use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Selector, Settings, Tag};
-use limic_tests::{Cast, Rank, check, content, namespaces};
+use limic_tests::{Cast, Rank, away, check, content, namespaces};
 
 const TAG: Tag = Tag(7);
 /// How long a machine may be silent here.
@@ -136,6 +136,52 @@ fn without_a_common_network_connect_says_so() {
         ][rank.rank as usize];
         assert!(error.to_string().contains(each), "{error}");
         assert!(error.to_string().contains("limic info"), "{error}");
+        rank.link.meet(&endpoint);
+    });
+}
+
+/// The link is away for less time than a machine may be silent: what was under way, and what is
+/// begun meanwhile, is late and whole.
+#[test]
+fn a_link_that_is_away_for_a_while_makes_messages_late() {
+    const TEST: &str = "a_link_that_is_away_for_a_while_makes_messages_late";
+    const LENGTHS: [usize; 4] = [8, 3000, 1_000_000, 8];
+    on_two_nodes(TEST, 2, |rank| {
+        let endpoint = endpoint(|s| s.tcp_timeout(3 * away()));
+        let peers = rank.connect(&endpoint);
+        let (me, other) = (u64::from(rank.rank), peers[1 - rank.rank as usize]);
+        let mut word = [0; 4];
+        endpoint
+            .send_recv(other, TAG, b"once", (other, TAG), &mut word)
+            .expect("exchange");
+        rank.link.meet(&endpoint);
+        if me == 1 {
+            namespaces::set_link(false);
+        }
+        rank.link.meet(&endpoint);
+        let sends = LENGTHS.map(|len| {
+            let message = content(me << 32 | len as u64, len);
+            endpoint.isend(other, Tag(8), message).expect("isend")
+        });
+        let got = endpoint.recv_timeout((other, Tag(8)), &mut word, away());
+        assert_eq!(got.expect("nobody has failed"), None);
+        rank.link.meet(&endpoint);
+        if me == 1 {
+            namespaces::set_link(true);
+        }
+        let start = Instant::now();
+        for len in LENGTHS {
+            let mut room = vec![0; len];
+            endpoint.recv((other, Tag(8)), &mut room).expect("recv");
+            check((1 - me) << 32 | len as u64, &room);
+        }
+        for send in sends {
+            send.wait().expect("it went");
+        }
+        println!(
+            "REPORT: rank {me} has all {} ms after the link is back",
+            start.elapsed().as_millis()
+        );
         rank.link.meet(&endpoint);
     });
 }
