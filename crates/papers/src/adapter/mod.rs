@@ -6,7 +6,7 @@
 
 #[cfg(feature = "ibverbs")]
 mod bench;
-pub(crate) mod connect;
+mod connect;
 #[cfg(feature = "ibverbs")]
 mod movement;
 mod sheet;

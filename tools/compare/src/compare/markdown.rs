@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::imb;
-use super::pattern::Pattern;
+use super::pattern::{Comparison, Pattern};
 use super::ratio::Judged;
 use super::report::{Report, Row, Shown, distances};
 use super::table::{bytes, ratio, significant, to_floor, verdict};
@@ -51,7 +51,11 @@ const PATTERNS: [(Pattern, &str); 9] = [
 ];
 
 pub(super) fn render(report: &Report) -> String {
-    let mut text = String::from("# limic and its peers on one machine\n\n");
+    let mut text = match report.run.comparison {
+        Comparison::Tcp => "# limic and its peers over TCP, between two network namespaces\n\n",
+        _ => "# limic and its peers on one machine\n\n",
+    }
+    .to_owned();
     let score = report.score();
     let run = &report.run;
     // Writing to a string cannot fail.
@@ -65,7 +69,8 @@ pub(super) fn render(report: &Report) -> String {
         score.judged
     );
     text.push_str(&run.page_head(&score));
-    text.push_str("\n![time and bandwidth over size](results.svg)\n");
+    let name = report.name();
+    let _ = writeln!(text, "\n![time and bandwidth over size]({name}.svg)");
     for (pattern, title) in PATTERNS {
         for distance in distances(report.rows.iter().map(|row| row.distance)) {
             let of = |row: &&Row| row.pattern == pattern && row.distance == distance;

@@ -1,5 +1,5 @@
 //! `cargo xtask compare`: the same patterns over limic and over other layers, on the same two CPUs
-//! in turn; with `--mpi`, each MPI by its own path and over limic.
+//! in turn; with `--mpi`, each MPI by its own path and over limic; with `--tcp`, between machines.
 //!
 //! - [`pattern`] says what is measured. [`subject`] runs it ([`pairs`] for tools that are a server
 //!   and a client), and [`reading`] understands what was printed.
@@ -7,7 +7,8 @@
 //!   rounds, and [`state`] keeps them in a file for a run that goes on later.
 //! - [`load`] and [`machine_state`] watch what else the machine does.
 //! - [`ratio`] compares with the [`targets`]. [`table`], [`markdown`], [`plot`] and the JSON of
-//!   [`report`] show it, and [`mpi`] has what `--mpi` shows instead.
+//!   [`report`] show it, and [`mpi`] has what `--mpi` shows instead. [`tcp`] has what `--tcp`
+//!   compares.
 
 mod cpus;
 mod imb;
@@ -30,6 +31,7 @@ mod state;
 mod subject;
 mod table;
 mod targets;
+mod tcp;
 
 use std::path::{Path, PathBuf};
 
@@ -58,6 +60,10 @@ pub struct Compare {
     /// provider)
     #[arg(long)]
     mpi: bool,
+
+    /// The same layers and bare sockets over TCP, between two network namespaces (as root)
+    #[arg(long, conflicts_with = "mpi")]
+    tcp: bool,
 
     /// A few sizes and rounds, in less than 3 minutes
     #[arg(long)]
@@ -94,9 +100,9 @@ pub struct Compare {
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
     cpus: Vec<usize>,
 
-    /// Folder for results.json, results.md and results.svg, with --mpi for mpi.json, mpi.md and
-    /// mpi.svg [default: docs/compare if the comparison is whole, all ran and nobody else used the
-    /// CPUs, else target/compare]
+    /// Folder for results.json, results.md and results.svg; with --mpi their name is mpi, with
+    /// --tcp it is tcp [default: docs/compare if the comparison is whole, all ran and nobody else
+    /// used the CPUs, else target/compare]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }
@@ -178,10 +184,10 @@ struct Field {
 }
 
 pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
-    let comparison = if args.mpi {
-        Comparison::Mpi
-    } else {
-        Comparison::Peers
+    let comparison = match (args.mpi, args.tcp) {
+        (true, _) => Comparison::Mpi,
+        (_, true) => Comparison::Tcp,
+        _ => Comparison::Peers,
     };
     let cpus = cpus::choose(&args.cpus)?;
     let plan = Plan::new(comparison, args.quick, args.rounds, args.seconds);
@@ -196,7 +202,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     console::step(&"[2/4] build");
     Job::cargo(&["build", "--release", "--package", "limic-cli"], 20).run_aside()?;
     console::step(&"[3/4] peers");
-    let field = field(comparison, &wanted)?;
+    let field = field(comparison, &wanted, &cpus)?;
     let names: Vec<&'static str> = field.subjects.iter().map(Subject::name).collect();
     let titles = field.subjects.iter().map(|one| one.title().to_owned());
     let stamp = Stamp::new(&plan, &cpus, titles.collect(), &field.built);
@@ -251,7 +257,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
             let report = mpi::Report::new(run, &plan, &field.duels, &state.samples);
             report.finish(&output)?;
         }
-        Comparison::Peers => {
+        Comparison::Peers | Comparison::Tcp => {
             let report = Report::new(run, &plan, &field.subjects, &state.samples);
             report.finish(&output)?;
         }
@@ -287,7 +293,7 @@ fn patterns(comparison: Comparison, asked: &[Pattern]) -> Result<Vec<Pattern>, F
 /// The layers to compare with.
 fn wanted(comparison: Comparison, asked: &[Wanted]) -> Result<Vec<Wanted>, Failure> {
     let all = match comparison {
-        Comparison::Peers => &Wanted::PEERS[..],
+        Comparison::Peers | Comparison::Tcp => &Wanted::PEERS[..],
         Comparison::Mpi => &Wanted::MPIS,
     };
     if let Some(other) = asked.iter().find(|one| !all.contains(one)) {
@@ -300,10 +306,11 @@ fn wanted(comparison: Comparison, asked: &[Wanted]) -> Result<Vec<Wanted>, Failu
 }
 
 /// Sets up everything that is compared, and says what cannot be had.
-fn field(comparison: Comparison, wanted: &[Wanted]) -> Result<Field, Failure> {
+fn field(comparison: Comparison, wanted: &[Wanted], cpus: &[usize; 2]) -> Result<Field, Failure> {
     let field = match comparison {
         Comparison::Peers => peers(wanted)?,
         Comparison::Mpi => mpis(wanted)?,
+        Comparison::Tcp => tcp::field(wanted, cpus)?,
     };
     for subject in &field.subjects {
         console::detail(&subject.title());

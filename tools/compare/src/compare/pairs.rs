@@ -4,7 +4,8 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use limic_peers::{Tool, without_foreign_settings};
+use limic_peers::{Machines, Tool, without_foreign_settings};
+use limic_runner::namespaces::Namespaces;
 use limic_runner::timeout::{self, Ended};
 
 use super::outcome::Outcome;
@@ -17,7 +18,13 @@ const LISTEN: Duration = Duration::from_secs(10);
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Runs the tool's own test of a pattern for each size.
-pub(super) fn measure(tool: Tool, portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+pub(super) fn measure(
+    tool: Tool,
+    portion: &Portion,
+    plan: &Plan,
+    cpus: &[usize; 2],
+    machines: Option<&Machines>,
+) -> Outcome {
     let pattern = portion.pattern;
     let mut outcome = Outcome::default();
     for bytes in portion.sizes.iter().copied() {
@@ -25,7 +32,7 @@ pub(super) fn measure(tool: Tool, portion: &Portion, plan: &Plan, cpus: &[usize;
         if tool == Tool::Libfabric && bytes == 0 {
             continue;
         }
-        let ended = match exchange(tool, pattern, bytes, plan.seconds, cpus) {
+        let ended = match exchange(tool, pattern, bytes, plan.seconds, cpus, machines) {
             Ok(ended) => ended,
             Err(why) => {
                 outcome.failure = Some(why);
@@ -57,23 +64,27 @@ fn exchange(
     bytes: u64,
     seconds: f64,
     cpus: &[usize; 2],
+    machines: Option<&Machines>,
 ) -> Result<Ended, String> {
     let port = free_port().map_err(|why| format!("no free port: {why}"))?;
     let port = port.to_string();
     let iterations = iterations(tool, pattern, bytes, seconds);
-    let (mut server, mut client) = (Command::new(tool.program()), Command::new(tool.program()));
+    let command = |node| match machines {
+        Some(machines) => machines.namespaces().command(node, tool.program()),
+        None => Command::new(tool.program()),
+    };
+    let (mut server, mut client) = (command(0), command(1));
+    without_foreign_settings(&mut server);
+    without_foreign_settings(&mut client);
+    let at = machines.map_or("127.0.0.1", |_| Namespaces::ADDRESSES[0]);
     match tool {
         Tool::Ucx => {
             server.args(["-p", &port, "-c", &cpus[0].to_string()]);
-            client.args([
-                "127.0.0.1",
-                "-p",
-                &port,
-                "-c",
-                &cpus[1].to_string(),
-                "-v",
-                "-f",
-            ]);
+            client.args([at, "-p", &port, "-c", &cpus[1].to_string(), "-v", "-f"]);
+            if machines.is_some() {
+                server.env("UCX_TLS", "tcp");
+                client.env("UCX_TLS", "tcp");
+            }
             client.args(["-s", &bytes.to_string(), "-n", &iterations.to_string()]);
             client.args(["-w", &iterations.div_ceil(10).to_string()]);
             match pattern {
@@ -83,19 +94,18 @@ fn exchange(
         }
         Tool::Libfabric => {
             for command in [&mut server, &mut client] {
-                command.args(["-p", "shm", "-e", "rdm", "-m", "tagged"]);
+                let provider = if machines.is_some() { "tcp" } else { "shm" };
+                command.args(["-p", provider, "-e", "rdm", "-m", "tagged"]);
                 command.args(["-S", &bytes.to_string(), "-I", &iterations.to_string()]);
             }
             server.args(["-B", &port]);
-            client.args(["-P", &port, "127.0.0.1"]);
+            client.args(["-P", &port, at]);
         }
     }
-    without_foreign_settings(&mut server);
-    without_foreign_settings(&mut client);
     let started = timeout::start(server, &cpus[..1], LISTEN + LIMIT);
     let mut server = started.map_err(|why| format!("{}: {why}", tool.program()))?;
     let begin = Instant::now();
-    while !listens(&port) {
+    while !listens(server.id(), &port) {
         if server.ended() || begin.elapsed() > LISTEN {
             let silent = !server.ended();
             let mut ended = server.kill();
@@ -139,16 +149,16 @@ fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Whether a process listens on a port. The kernel says it, because the server would take a try to
-/// connect for its client.
-fn listens(port: &str) -> bool {
+/// Whether somebody listens on a port, where a process runs. The kernel says it, because the server
+/// would take a try to connect for its client.
+fn listens(process: u32, port: &str) -> bool {
     let Ok(port) = port.parse::<u16>() else {
         return false;
     };
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let texts = tables
-        .iter()
-        .filter_map(|path| std::fs::read_to_string(path).ok());
+    let table = |name| std::fs::read_to_string(format!("/proc/{process}/net/{name}"));
+    let texts = ["tcp", "tcp6"]
+        .into_iter()
+        .filter_map(|name| table(name).ok());
     texts.into_iter().any(|text| has_listener(&text, port))
 }
 

@@ -26,14 +26,17 @@ pub(super) enum Comparison {
     Peers,
     /// Each MPI with itself over limic.
     Mpi,
+    /// limic with the same layers and bare sockets, over TCP between two network namespaces.
+    Tcp,
 }
 
 impl Comparison {
     /// The option that asks for it, in words.
     pub(super) fn option(self) -> &'static str {
         match self {
-            Self::Peers => "without --mpi",
+            Self::Peers => "without --mpi and --tcp",
             Self::Mpi => "with --mpi",
+            Self::Tcp => "with --tcp",
         }
     }
 
@@ -42,6 +45,7 @@ impl Comparison {
         match self {
             Self::Peers => "peers",
             Self::Mpi => "mpi",
+            Self::Tcp => "tcp",
         }
     }
 
@@ -66,6 +70,7 @@ impl Comparison {
                 Pattern::Allreduce,
                 Pattern::Barrier,
             ],
+            Self::Tcp => &[Pattern::Latency, Pattern::Bandwidth],
         }
     }
 }
@@ -258,7 +263,7 @@ impl Plan {
                     let kibs = [1, 4, 16, 64, 256, 1024, 4096].map(|n| n * KIB);
                     [8, 256].into_iter().chain(kibs).collect()
                 }
-                Comparison::Mpi if self.quick => {
+                Comparison::Mpi | Comparison::Tcp if self.quick => {
                     let kibs = [1, 16, 64, 256, 1024, 4096].map(|n| n * KIB);
                     std::iter::once(8).chain(kibs).collect()
                 }
@@ -266,7 +271,7 @@ impl Plan {
                     std::iter::once(0).chain(powers(0, 22)).collect()
                 }
                 Comparison::Peers => powers(0, 22).collect(),
-                Comparison::Mpi => powers(3, 22).collect(),
+                Comparison::Mpi | Comparison::Tcp => powers(3, 22).collect(),
             },
         }
     }

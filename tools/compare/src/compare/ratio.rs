@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use crate::compare::machine_state::{Distance, Distances, Pass};
     use crate::compare::outcome::Outcome;
-    use crate::compare::pattern::Portion;
+    use crate::compare::pattern::{Comparison, Portion};
     use crate::compare::subject::{FLOOR, LIMIC};
     use crate::compare::targets;
 
@@ -295,7 +295,8 @@ mod tests {
             [("limic", &[2.0]), ("Intel MPI", &[1.9]), (FLOOR, &[1.0])];
         let pattern = Pattern::Latency;
         let samples = samples(pattern, &times);
-        let judged = point(&samples, pattern).judge(targets::of(pattern, 1 << 20));
+        let judged =
+            point(&samples, pattern).judge(targets::of(Comparison::Peers, pattern, 1 << 20));
         let reached: Vec<_> = judged.iter().map(|one| one.reached).collect();
         assert_eq!(reached, [Some(false), Some(false)]);
         assert_eq!(judged[1].ratio.as_ref().map(|r| r.peer), Some(FLOOR));
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!(point(&alone, pattern).ratio(Against::Best), None);
         let absent = samples(pattern, &[(FLOOR, &[1.0])]);
         let point = point(&absent, pattern);
-        let judged = point.judge(targets::of(pattern, 1 << 20));
+        let judged = point.judge(targets::of(Comparison::Peers, pattern, 1 << 20));
         // There is no Intel MPI.
         let reached: Vec<_> = judged.iter().map(|one| one.reached).collect();
         assert_eq!(reached, [None, Some(false)]);

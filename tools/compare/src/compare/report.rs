@@ -8,7 +8,7 @@ use limic_runner::Failure;
 use serde::Serialize;
 
 use super::machine_state::{Distance, Distances};
-use super::pattern::{Pattern, Plan};
+use super::pattern::{Comparison, Pattern, Plan};
 use super::ratio::{Judged, Point, Ratio, Score};
 use super::run::Run;
 use super::samples::Samples;
@@ -75,7 +75,8 @@ impl Shown {
 impl Report {
     pub(super) fn new(run: Run, plan: &Plan, subjects: &[Subject], samples: &Samples) -> Self {
         let mut names: Vec<&'static str> = subjects.iter().map(Subject::name).collect();
-        names.retain(|name| !YARDSTICKS.contains(name));
+        let all = plan.comparison == Comparison::Tcp;
+        names.retain(|name| all || !YARDSTICKS.contains(name));
         let distances = Distances::of(&run.passes);
         let mut rows = Vec::new();
         for distance in distances.seen() {
@@ -97,7 +98,15 @@ impl Report {
     pub(super) fn finish(&self, folder: &Path) -> Result<(), Failure> {
         print!("{}", table::render(self));
         let plot = self.plot()?;
-        write(folder, "results", self, markdown::render(self), plot)
+        write(folder, self.name(), self, markdown::render(self), plot)
+    }
+
+    /// The name of its files.
+    pub(super) fn name(&self) -> &'static str {
+        match self.run.comparison {
+            Comparison::Tcp => "tcp",
+            _ => "results",
+        }
     }
 
     fn plot(&self) -> Result<String, Failure> {
@@ -187,6 +196,6 @@ fn row(
         over_floor: point.ratio(Against::Floor),
         imb: shown(IMB),
         over_imb: cross_check.ratio(Against::Imb),
-        targets: point.judge(targets::of(pattern, bytes)),
+        targets: point.judge(targets::of(plan.comparison, pattern, bytes)),
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Run {
     pub(super) machine: Value,
     pub(super) cpus: [usize; 2],
     #[serde(skip)]
-    comparison: Comparison,
+    pub(super) comparison: Comparison,
     pub(super) quick: bool,
     /// The rounds of the pattern that was measured most often.
     pub(super) rounds: u32,
@@ -87,13 +87,22 @@ impl Run {
     /// The command, as a user types it.
     pub(super) fn command(&self) -> String {
         let mut command = "cargo xtask compare".to_owned();
-        if self.comparison == Comparison::Mpi {
-            command.push_str(" --mpi");
+        if self.comparison != Comparison::Peers {
+            command.push_str(" --");
+            command.push_str(self.comparison.name());
         }
         if self.quick {
             command.push_str(" --quick");
         }
         command
+    }
+
+    /// What limic is compared with that is no peer, in words.
+    pub(super) fn floor(&self) -> &'static str {
+        match self.comparison {
+            Comparison::Tcp => "a bare socket that is polled",
+            _ => "a bare loop of two copies",
+        }
     }
 
     /// A text out of the machine's description.

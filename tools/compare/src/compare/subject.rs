@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 
-use limic_peers::{FoundTool, Kind, Mpi, Placement, Tool};
+use limic_peers::{FoundTool, Kind, Machines, Mpi, Placement, Tool};
 use limic_runner::folders::target;
 use limic_runner::{Failure, timeout};
 
 use super::outcome::Outcome;
 use super::pattern::{Pattern, Plan, Portion};
-use super::{imb, pairs, reading};
+use super::{imb, pairs, reading, tcp};
 use crate::mpi::{OverLimic, proof};
 
 /// limic's own name among them.
@@ -17,6 +18,9 @@ pub(super) const LIMIC: &str = "limic";
 
 /// What the machine allows: no peer, but measured in the same passes.
 pub(super) const FLOOR: &str = "floor";
+
+/// Sockets that block: beside the floor over TCP, which polls.
+pub(super) const BLOCKING: &str = "blocking";
 
 /// Intel MPI by its makers' own benchmark: a check of our patterns.
 pub(super) const IMB: &str = "IMB";
@@ -30,6 +34,8 @@ pub(super) struct Subject {
     name: &'static str,
     title: String,
     runner: Runner,
+    /// Where its two ranks reach each other over TCP alone.
+    machines: Option<Rc<Machines>>,
 }
 
 #[derive(Debug)]
@@ -49,6 +55,8 @@ enum Runner {
     },
     Tool(Tool),
     Imb(Mpi),
+    /// The program, and how its sockets wait.
+    Sockets(PathBuf, &'static str),
 }
 
 /// The command `limic`, which is built before the comparison.
@@ -63,52 +71,60 @@ impl Subject {
             let what = format!("{} was built, but is not there", program.display());
             return Err(Failure::Missing(what));
         }
-        Ok(Self {
-            name: LIMIC,
-            title: format!("limic {}", env!("CARGO_PKG_VERSION")),
-            runner: Runner::Limic,
-        })
+        let title = format!("limic {}", env!("CARGO_PKG_VERSION"));
+        Ok(Self::new(LIMIC, title, Runner::Limic))
+    }
+
+    fn new(name: &'static str, title: String, runner: Runner) -> Self {
+        Self {
+            name,
+            title,
+            runner,
+            machines: None,
+        }
     }
 
     pub(super) fn floor() -> Self {
-        Self {
-            name: FLOOR,
-            title: "the floor of two copies".to_owned(),
-            runner: Runner::Floor,
-        }
+        Self::new(FLOOR, "the floor of two copies".to_owned(), Runner::Floor)
+    }
+
+    /// benches/tcp/sockets.c, with sockets that are polled or that block.
+    pub(super) fn sockets(program: &Path) -> [Self; 2] {
+        let of = |name, title: &str, how| {
+            let runner = Runner::Sockets(program.to_owned(), how);
+            Self::new(name, title.to_owned(), runner)
+        };
+        [
+            of(FLOOR, "bare sockets, polled", "poll"),
+            of(BLOCKING, "bare sockets that block", "block"),
+        ]
     }
 
     /// `program` is benches/mpi/patterns.c, compiled for the MPI.
     pub(super) fn mpi(name: &'static str, mpi: Mpi, program: PathBuf) -> Self {
-        Self {
-            name,
-            title: mpi.title(),
-            runner: Runner::Mpi { mpi, program },
-        }
+        Self::new(name, mpi.title(), Runner::Mpi { mpi, program })
     }
 
     /// The benchmark that comes with Intel MPI.
     pub(super) fn imb(mpi: Mpi) -> Self {
-        Self {
-            name: IMB,
-            title: format!("IMB of {}", mpi.title()),
-            runner: Runner::Imb(mpi),
-        }
+        Self::new(IMB, format!("IMB of {}", mpi.title()), Runner::Imb(mpi))
     }
 
     pub(super) fn over(name: &'static str, over: OverLimic, program: PathBuf) -> Self {
-        Self {
-            name,
-            title: format!("{} over limic", over.mpi.title()),
-            runner: Runner::Over { over, program },
-        }
+        let title = format!("{} over limic", over.mpi.title());
+        Self::new(name, title, Runner::Over { over, program })
     }
 
     pub(super) fn tool(found: FoundTool) -> Self {
+        let name = found.tool.title();
+        Self::new(name, found.title(), Runner::Tool(found.tool))
+    }
+
+    /// The same over TCP, with one rank on each machine.
+    pub(super) fn over_tcp(self, machines: &Rc<Machines>) -> Self {
         Self {
-            name: found.tool.title(),
-            title: found.title(),
-            runner: Runner::Tool(found.tool),
+            machines: Some(Rc::clone(machines)),
+            ..self
         }
     }
 
@@ -137,24 +153,33 @@ impl Subject {
             }
             Runner::Tool(Tool::Libfabric) => pattern == Pattern::Latency,
             Runner::Imb(_) => imb::can(pattern),
+            Runner::Sockets(..) => true,
         }
     }
 
     /// Runs a pattern over the sizes of a portion.
     pub(super) fn measure(&self, portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
         let ranks = plan.ranks(portion.pattern);
-        let placement = match ranks {
-            2 => Placement::OneEach(cpus),
+        let machines = self.machines.as_deref();
+        let placement = match (machines, ranks) {
+            (Some(machines), _) => Placement::Apart(machines),
+            (None, 2) => Placement::OneEach(cpus),
             _ => Placement::Free,
         };
-        let (command, program) = match &self.runner {
-            Runner::Limic => return limic(portion, plan, cpus),
+        let (mut command, program) = match &self.runner {
+            Runner::Limic => return limic(portion, plan, cpus, machines),
             Runner::Floor => return floor(portion, plan, cpus),
+            Runner::Sockets(program, how) => {
+                return tcp::sockets(program, how, portion, plan, cpus, machines);
+            }
             Runner::Imb(mpi) => return imb::measure(mpi, portion, plan, cpus),
-            Runner::Tool(tool) => return pairs::measure(*tool, portion, plan, cpus),
+            Runner::Tool(tool) => return pairs::measure(*tool, portion, plan, cpus, machines),
             Runner::Mpi { mpi, program } => (mpi.mpiexec(ranks, placement), program),
             Runner::Over { over, program } => (over.mpiexec(ranks, placement), program),
         };
+        if let (Runner::Mpi { mpi, .. }, Some(_)) = (&self.runner, machines) {
+            command.envs(tcp::variables(mpi.kind()));
+        }
         self.under_mpi(command, program, portion, plan, cpus)
     }
 
@@ -211,7 +236,12 @@ fn floor(portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
     reading::limic(&ended, pattern)
 }
 
-fn limic(portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+fn limic(
+    portion: &Portion,
+    plan: &Plan,
+    cpus: &[usize; 2],
+    machines: Option<&Machines>,
+) -> Outcome {
     let pattern = portion.pattern;
     let sizes: Vec<String> = portion.sizes.iter().map(u64::to_string).collect();
     // The words for each run.
@@ -237,10 +267,15 @@ fn limic(portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
     let ranks = plan.ranks(pattern);
     let mut outcome = Outcome::default();
     for run in runs {
-        let mut command = Command::new(program());
+        let mut command = match machines {
+            Some(machines) => tcp::limic(machines),
+            None => Command::new(program()),
+        };
         command.arg("perf").args(run);
-        command.args(["--ranks", &ranks.to_string()]);
-        command.arg(if ranks == 2 { "--bind" } else { "--no-bind" });
+        if machines.is_none() {
+            command.args(["--ranks", &ranks.to_string()]);
+            command.arg(if ranks == 2 { "--bind" } else { "--no-bind" });
+        }
         command.args(words("--rounds 1 --json - --seconds-per-point"));
         command.arg(plan.seconds.to_string());
         let ended = timeout::run(command, cpus, plan.patience(portion));

@@ -6,6 +6,7 @@ use super::machine_state::Distance;
 use super::ratio::{Judged, Ratio};
 use super::report::{Report, Row, distances};
 use super::subject::LIMIC;
+use super::targets::Against;
 
 /// The columns of a ratio.
 pub(super) const RATIO: [&str; 4] = ["ratio", "in rounds", "rounds", "best rounds"];
@@ -20,8 +21,9 @@ pub(super) fn render(report: &Report) -> String {
     format!(
         "{text}\nRatios of limic to the best peer; times: less is better, MB/s and M/s: more is \
          better. Rank 1 is the best. No peer has loans, or follows skew: these are measured \
-         against limic's own paths. To floor: limic over a bare loop of two copies; \
-         us below 1, or MB/s above 1: limic is faster than the loop.\n{}",
+         against limic's own paths. To floor: limic over {}; \
+         us below 1, or MB/s above 1: limic is faster.\n{}",
+        report.run.floor(),
         report.run.closing(&report.score())
     )
 }
@@ -59,7 +61,9 @@ fn cells(report: &Report, row: &Row) -> Vec<String> {
         .names
         .iter()
         .zip(&row.results)
-        .filter(|(name, result)| **name != LIMIC && result.is_some())
+        .filter(|(name, result)| {
+            **name != LIMIC && Against::Best.includes(name) && result.is_some()
+        })
         .count();
     let mut cells = vec![
         row.pattern.name().to_owned(),

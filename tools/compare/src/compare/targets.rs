@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::pattern::Pattern;
-use super::subject::{FLOOR, IMB, Subject, YARDSTICKS};
+use super::pattern::{Comparison, Pattern};
+use super::subject::{BLOCKING, FLOOR, IMB, Subject, YARDSTICKS};
 
 /// The peers that a target is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -12,7 +12,7 @@ pub(super) enum Against {
     /// The best of all.
     Best,
     IntelMpi,
-    /// The loop of two copies.
+    /// The loop of two copies, or polled sockets.
     Floor,
     /// Intel MPI by another benchmark.
     Imb,
@@ -32,7 +32,7 @@ pub(super) struct Target {
 impl Against {
     pub(super) fn includes(self, name: &str) -> bool {
         match self {
-            Self::Best => !YARDSTICKS.contains(&name),
+            Self::Best => !YARDSTICKS.contains(&name) && name != BLOCKING,
             Self::IntelMpi => Subject::is_intel(name),
             Self::Floor => name == FLOOR,
             Self::Imb => name == IMB,
@@ -58,9 +58,9 @@ impl Target {
         }
     }
 
-    pub(super) fn at_least(ratio: f64) -> Self {
+    pub(super) fn at_least(against: Against, ratio: f64) -> Self {
         Self {
-            against: Against::Best,
+            against,
             ratio,
             at_most: false,
         }
@@ -81,10 +81,19 @@ impl Target {
     }
 }
 
-/// The targets for a pattern and size. Some have none.
-pub(super) fn of(pattern: Pattern, bytes: u64) -> Vec<Target> {
+/// The targets of limic among its peers. Some sizes have none.
+pub(super) fn of(comparison: Comparison, pattern: Pattern, bytes: u64) -> Vec<Target> {
     const KIB: u64 = 1 << 10;
-    let at_most = Target::at_most;
+    let (at_most, at_least) = (Target::at_most, Target::at_least);
+    if comparison == Comparison::Tcp {
+        return match pattern {
+            Pattern::Latency => vec![at_most(Against::Best, 1.0), at_most(Against::Floor, 1.1)],
+            _ => vec![
+                at_least(Against::Best, 1.0),
+                at_least(Against::Floor, 1.0 / 1.1),
+            ],
+        };
+    }
     match pattern {
         Pattern::Latency if bytes <= 256 => vec![at_most(Against::Best, 0.6)],
         Pattern::Latency if bytes <= 8 * KIB => vec![at_most(Against::Best, 0.65)],
@@ -96,16 +105,16 @@ pub(super) fn of(pattern: Pattern, bytes: u64) -> Vec<Target> {
             },
             at_most(Against::Floor, 1.08),
         ],
-        Pattern::Bandwidth if bytes <= 32 * KIB => vec![Target::at_least(1.2)],
-        Pattern::Bandwidth => vec![Target::at_least(1.0)],
-        Pattern::Bibandwidth if bytes <= 8 * KIB => vec![Target::at_least(1.5)],
-        Pattern::Bibandwidth => vec![Target::at_least(1.0)],
-        Pattern::Rate => vec![Target::at_least(3.0)],
+        Pattern::Bandwidth if bytes <= 32 * KIB => vec![at_least(Against::Best, 1.2)],
+        Pattern::Bandwidth => vec![at_least(Against::Best, 1.0)],
+        Pattern::Bibandwidth if bytes <= 8 * KIB => vec![at_least(Against::Best, 1.5)],
+        Pattern::Bibandwidth => vec![at_least(Against::Best, 1.0)],
+        Pattern::Rate => vec![at_least(Against::Best, 3.0)],
         Pattern::Barrier | Pattern::Alltoall => vec![at_most(Against::Best, 0.7)],
         // At any length.
         Pattern::Loan => vec![at_most(Against::Best, 1.5)],
         Pattern::Skew => vec![at_most(Against::Best, 1.2)],
-        Pattern::AfterSkew => vec![Target::at_least(1.0 / 1.1)],
+        Pattern::AfterSkew => vec![at_least(Against::Best, 1.0 / 1.1)],
         Pattern::Allgather | Pattern::Allreduce => Vec::new(),
     }
 }
@@ -116,7 +125,8 @@ mod tests {
 
     #[test]
     fn each_size_has_its_target() {
-        let first = |pattern, bytes| of(pattern, bytes).first().map(Target::words);
+        let peers = |pattern, bytes| of(Comparison::Peers, pattern, bytes);
+        let first = |pattern, bytes| peers(pattern, bytes).first().map(Target::words);
         assert_eq!(first(Pattern::Latency, 256).as_deref(), Some("<= 0.60"));
         assert_eq!(first(Pattern::Latency, 512).as_deref(), Some("<= 0.65"));
         assert_eq!(
@@ -127,7 +137,7 @@ mod tests {
             first(Pattern::Latency, 32 << 10).as_deref(),
             Some("<= 1.00 (Intel MPI)")
         );
-        assert_eq!(of(Pattern::Latency, 4 << 20).len(), 2);
+        assert_eq!(peers(Pattern::Latency, 4 << 20).len(), 2);
         assert_eq!(
             first(Pattern::Bandwidth, 32 << 10).as_deref(),
             Some(">= 1.20")
@@ -137,13 +147,17 @@ mod tests {
             Some(">= 1.00")
         );
         assert_eq!(first(Pattern::Rate, 8).as_deref(), Some(">= 3.00"));
+        let over_tcp = of(Comparison::Tcp, Pattern::Bandwidth, 8);
+        let words: Vec<String> = over_tcp.iter().map(Target::words).collect();
+        assert_eq!(words, [">= 1.00", ">= 0.91 (floor)"]);
     }
 
     #[test]
     fn times_may_not_exceed_and_rates_may_not_fall_short() {
-        let time = of(Pattern::Latency, 8)[0];
+        let of = |pattern| of(Comparison::Peers, pattern, 8)[0];
+        let time = of(Pattern::Latency);
         assert!(time.reached(0.6) && !time.reached(0.61));
-        let rate = of(Pattern::Rate, 8)[0];
+        let rate = of(Pattern::Rate);
         assert!(rate.reached(3.0) && !rate.reached(2.99));
     }
 }

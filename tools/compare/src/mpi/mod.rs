@@ -9,15 +9,17 @@ mod wheel;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 use std::time::Duration;
 
-use limic_peers::{Kind, Mpi, Placement, build_provider};
+use limic_peers::{Kind, Machines, Mpi, Placement, build_provider};
 use limic_runner::folders::{root, target};
-use limic_runner::{Failure, Summary, console, cpus, timeout};
+use limic_runner::timeout::{self, Ended};
+use limic_runner::{Failure, Summary, console, cpus};
 
 pub(crate) use self::over::OverLimic;
 pub(crate) use self::proof::messages as proof;
-use self::proof::{Expected, judge};
+use self::proof::{Expected, both_ways, judge};
 
 /// The folder of the programs that check themselves.
 const PROGRAMS: &str = "benches/mpi";
@@ -57,10 +59,12 @@ pub(crate) fn run(extent: Extent, summary: &mut Summary) -> Result<(), Failure> 
             Err(why) => summary.skip_check(&format!("{name} over limic: {why}")),
         }
     }
+    let cpus = cpus::allowed()
+        .map_err(|why| Failure::Missing(format!("the CPUs of this process: {why}")))?;
     let mut checks = Checks {
         provider,
-        cpus: cpus::allowed()
-            .map_err(|why| Failure::Missing(format!("the CPUs of this process: {why}")))?,
+        machines: Machines::make([&cpus, &cpus]).map(Rc::new),
+        cpus,
         extent,
         failed: Vec::new(),
         summary,
@@ -84,6 +88,8 @@ pub(crate) fn run(extent: Extent, summary: &mut Summary) -> Result<(), Failure> 
 struct Checks<'a> {
     /// The folder of the provider.
     provider: PathBuf,
+    /// Two machines; or why there are none.
+    machines: Result<Rc<Machines>, String>,
     cpus: Vec<usize>,
     extent: Extent,
     failed: Vec<String>,
@@ -127,28 +133,59 @@ impl Checks<'_> {
         Ok(program)
     }
 
-    /// The programs of [`PROGRAMS`], with two and four ranks.
+    /// The programs of [`PROGRAMS`], with two and four ranks, and with two on each of two machines.
     fn programs(&mut self, over: &OverLimic) -> Result<(), Failure> {
-        let check = Self::compile(over, "check")?;
-        let windows = Self::compile(over, "windows")?;
+        let programs = [
+            Self::compile(over, "check")?,
+            Self::compile(over, "windows")?,
+        ];
         for ranks in [2, 4] {
-            let mut command = over.mpiexec(ranks, Placement::Free);
-            command.arg(&check);
-            let name = format!("{}: check with {ranks} ranks", over.mpi.title());
-            let wanted = ["collectives: right", "datatypes: right", "threads: "];
-            self.check(&name, command, ranks, &wanted, Expected::Messages);
-            let name = format!("{}: windows with {ranks} ranks", over.mpi.title());
-            if over.mpi.kind() == Kind::Openmpi4 {
-                let why = "it crashes in its own shared-memory atomics, without limic too";
+            self.both_programs(over, &programs, ranks, Placement::Free);
+        }
+        match self.machines.clone() {
+            Ok(machines) => self.both_programs(over, &programs, 4, Placement::Apart(&machines)),
+            Err(why) => {
+                let name = format!("{} on two machines", over.mpi.title());
                 self.summary.skip_check(&format!("{name}: {why}"));
-                continue;
             }
-            let mut command = over.mpiexec(ranks, Placement::Free);
-            command.arg(&windows);
-            let wanted = ["one-sided: right", "atomics: right", "in flight: right"];
-            self.check(&name, command, ranks, &wanted, Expected::OneSided);
         }
         Ok(())
+    }
+
+    fn both_programs(
+        &mut self,
+        over: &OverLimic,
+        [check, windows]: &[PathBuf; 2],
+        ranks: u32,
+        placement: Placement<'_>,
+    ) {
+        let apart = matches!(placement, Placement::Apart(_));
+        let proof = |ended: &Ended, expected| {
+            let proof = judge(&ended.out, &ended.err, ranks, expected)?;
+            if !apart {
+                return Ok(proof);
+            }
+            Ok(format!("{proof}; {}", both_ways(&ended.out, &ended.err)?))
+        };
+        let place = if apart { " on two machines" } else { "" };
+        let mut command = over.mpiexec(ranks, placement);
+        command.arg(check);
+        let name = format!("{}: check with {ranks} ranks{place}", over.mpi.title());
+        let wanted = ["any source: right", "collectives: right", "threads: "];
+        self.prove(&name, command, &wanted, |ended| {
+            proof(ended, Expected::Messages)
+        });
+        let name = format!("{}: windows with {ranks} ranks{place}", over.mpi.title());
+        if over.mpi.kind() == Kind::Openmpi4 {
+            let why = "it crashes in its own shared-memory atomics, without limic too";
+            return self.summary.skip_check(&format!("{name}: {why}"));
+        }
+        let mut command = over.mpiexec(ranks, placement);
+        command.arg(windows);
+        let wanted = ["one-sided: right", "atomics: right", "in flight: right"];
+        self.prove(&name, command, &wanted, |ended| {
+            proof(ended, Expected::OneSided)
+        });
     }
 
     /// A rank is killed.
@@ -275,12 +312,25 @@ impl Checks<'_> {
         wanted: &[&str],
         expected: Expected,
     ) {
+        self.prove(name, command, wanted, |ended| {
+            judge(&ended.out, &ended.err, ranks, expected)
+        });
+    }
+
+    /// The same, with another proof.
+    fn prove(
+        &mut self,
+        name: &str,
+        command: Command,
+        wanted: &[&str],
+        proof: impl FnOnce(&Ended) -> Result<String, String>,
+    ) {
         let ended = timeout::run(command, &self.cpus, LIMIT);
         let missing = wanted.iter().find(|words| !ended.out.contains(**words));
         let verdict = match (ended.explain(), missing) {
             (Some(why), _) => Err(why),
             (None, Some(words)) => Err(format!("it did not say '{words}'")),
-            (None, None) => judge(&ended.out, &ended.err, ranks, expected),
+            (None, None) => proof(&ended),
         };
         self.judge(name, verdict);
     }

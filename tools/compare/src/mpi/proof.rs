@@ -15,6 +15,9 @@ pub(super) struct Moved {
     pub(super) read: u64,
     pub(super) wrote: u64,
     pub(super) atomics: u64,
+    /// Whether messages went within the machine, and over a network.
+    pub(super) inside: bool,
+    pub(super) between: bool,
 }
 
 /// The counters that a program has to show.
@@ -43,14 +46,18 @@ pub(super) fn counted(texts: &[&str]) -> BTreeMap<u32, Moved> {
         sum.read += moved.read;
         sum.wrote += moved.wrote;
         sum.atomics += moved.atomics;
+        sum.inside |= moved.inside;
+        sum.between |= moved.between;
     }
     all
 }
 
 /// `4711: sent 1 messages 8 bytes, received 1 messages 8 bytes, read 0 times 0 bytes, wrote 0 times
-/// 0 bytes, 0 atomics`
+/// 0 bytes, 0 atomics; paths: inline 1`
 fn line(text: &str) -> Option<(u32, Moved)> {
-    let text = text.split_once(" atomics")?.0;
+    let (text, paths) = text.lines().next()?.split_once(" atomics; paths:")?;
+    let paths: Vec<&str> = paths.split_whitespace().step_by(2).collect();
+    let is_network = |path: &&str| path.starts_with("network");
     let numbers: Vec<u64> = text
         .split(|letter: char| !letter.is_ascii_digit())
         .filter(|part| !part.is_empty())
@@ -80,6 +87,8 @@ fn line(text: &str) -> Option<(u32, Moved)> {
         read,
         wrote,
         atomics,
+        inside: !paths.iter().all(is_network),
+        between: paths.iter().any(is_network),
     };
     Some((u32::try_from(process).ok()?, moved))
 }
@@ -111,6 +120,17 @@ fn named(out: &str) -> BTreeMap<u32, u64> {
 /// Checks that each rank of a job has sent and received through limic.
 pub(crate) fn messages(out: &str, err: &str, ranks: u32) -> Result<String, String> {
     judge(out, err, ranks, Expected::Messages)
+}
+
+/// Checks that each process of a job on two machines has used both ways.
+pub(super) fn both_ways(out: &str, err: &str) -> Result<String, String> {
+    let counted = counted(&[out, err]);
+    match counted.iter().find(|(_, m)| !(m.inside && m.between)) {
+        None => Ok("each by shared memory and over the network".to_owned()),
+        Some((process, moved)) => Err(format!(
+            "process {process} has not used both shared memory and the network: {moved:?}"
+        )),
+    }
 }
 
 /// Checks that each rank of a job has moved its messages through limic. Returns the sums.
@@ -181,7 +201,7 @@ mod tests {
     fn said(process: u32, sent: u64, bytes: u64, atomics: u64) -> String {
         format!(
             "{LINE}{process}: sent {sent} messages {bytes} bytes, received {sent} messages {bytes} \
-             bytes, read 2 times 9 bytes, wrote 3 times 7 bytes, {atomics} atomics; paths: inline 4"
+             bytes, read 2 times 9 bytes, wrote 3 times 7 bytes, {atomics} atomics; paths: inline 4\n"
         )
     }
 
@@ -194,6 +214,15 @@ mod tests {
         assert!(judge("", &both, 1, Expected::Spawns).is_ok());
         let silent = said(1, 5, 40, 0) + &said(2, 0, 0, 0);
         assert!(judge("", &silent, 2, Expected::Messages).is_err());
+    }
+
+    #[test]
+    fn on_two_machines_each_process_uses_both_ways() {
+        let inside = said(1, 5, 40, 0);
+        assert!(both_ways("", &inside).is_err());
+        let between = inside.replace("inline", "network");
+        assert!(both_ways("", &between).is_err());
+        assert!(both_ways(&inside, &between).is_ok());
     }
 
     #[test]

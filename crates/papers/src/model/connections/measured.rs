@@ -9,7 +9,7 @@ use limic_ibverbs::objects::{
 };
 
 use super::Measured;
-use crate::adapter::connect::resident;
+use crate::memory::{kernel, resident};
 
 /// What limic asks for besides the entries: the same as its connections have.
 const INLINE_BYTES: u32 = 220;
@@ -99,26 +99,6 @@ impl Bench {
         }
         Ok(pairs)
     }
-}
-
-/// Bytes of the kernel that queue pairs are among: slab, vmalloc, page tables and per-CPU memory of
-/// the whole machine.
-fn kernel() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let parts = [
-        "Slab:",
-        "VmallocUsed:",
-        "PageTables:",
-        "Percpu:",
-        "KernelStack:",
-    ];
-    let kib = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let name = words.next()?;
-        let number: u64 = words.next()?.parse().ok()?;
-        parts.contains(&name).then_some(number)
-    });
-    kib.sum::<u64>() * 1024
 }
 
 /// Queue pairs of this machine, by the kernel's own account (`rdma resource show`), where that

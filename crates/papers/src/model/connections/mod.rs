@@ -1,12 +1,12 @@
-//! `limic model connections`: memory of connections per process, against processes and send entries
-//!.
+//! `limic model connections`: what a rank's connections take, against the ranks of a job.
 //!
-//! [`formula`] is the paper's; [`measured`] makes real queue pairs where there is a device, and
-//! looks at what they take.
+//! Over verbs it is memory, by send entries too: [`formula`] is the paper's, and [`measured`] makes
+//! real queue pairs where there is a device. [`tcp`] has memory and packets over TCP.
 
 mod formula;
 #[cfg(feature = "ibverbs")]
 mod measured;
+mod tcp;
 
 use comfy_table::{CellAlignment, Table, presets};
 use limic_measure::numbers::significant;
@@ -14,12 +14,15 @@ use limic_measure::outputs::Outputs;
 use limic_measure::{MeasureError, plot};
 
 use self::formula::{TABLE_2, connection_kb, process_mb};
+use self::tcp::Tcp;
 
-/// Memory of connections per process, against processes and send-queue entries
+/// What the connections of a process take over verbs and over TCP, against processes
 ///
-/// From the model of "Reducing Connection Memory Requirements of MPI for InfiniBand Clusters"
-/// (2007), with that paper's table 2 and figure 1 beside it. Where this machine has an RDMA device
-/// (Soft-RoCE too), real queue pairs are made, connected and looked at.
+/// Over verbs, memory by send-queue entries: from the model of "Reducing Connection Memory
+/// Requirements of MPI for InfiniBand Clusters" (2007), with that paper's table 2 and figure 1
+/// beside it. Where this machine has an RDMA device (Soft-RoCE too), real queue pairs are made,
+/// connected and looked at. Over TCP, memory, packets of the start and keep-alive, and what real
+/// endpoints take that are connected to each other.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Args {
@@ -28,12 +31,16 @@ pub(crate) struct Args {
     wqe: Vec<u16>,
 
     /// Processes of the job, each connected to all others
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "64,256,1024,4096,8192", value_parser = clap::value_parser!(u32).range(2..=10_000_000))]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "2,64,1024,8192,100000", value_parser = clap::value_parser!(u32).range(2..=10_000_000))]
     processes: Vec<u32>,
 
     /// Queue pairs to make for each measurement; 0 measures nothing
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(0..=16_384))]
     pairs: u32,
+
+    /// Endpoints to connect to each other over TCP; 0 measures nothing
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(0..=256))]
+    endpoints: u32,
 
     #[command(flatten)]
     outputs: Outputs,
@@ -45,7 +52,7 @@ Examples:
   limic model connections --wqe 5,10 --processes 1024,65536 --plot memory.svg
   limic model connections --pairs 1024       measure with more queue pairs
 
-docs/decisions/0018-few-send-entries.md explains the numbers.";
+docs/decisions/0018-few-send-entries.md explains the numbers of verbs, docs/tcp.md those of TCP.";
 
 /// What a connection takes with so many entries.
 #[derive(Debug, serde::Serialize)]
@@ -87,6 +94,7 @@ struct Outcome {
     device: Option<String>,
     /// Why none was.
     not_measured: Option<String>,
+    tcp: Tcp,
 }
 
 /// Calculates, measures, and shows it as asked for.
@@ -124,6 +132,7 @@ pub(super) fn execute(args: &Args) -> Result<(), MeasureError> {
         rows,
         device,
         not_measured,
+        tcp: Tcp::of(&args.processes, args.endpoints),
     };
     args.outputs
         .show(&outcome, || text(&outcome), |path| draw(&outcome, path))
@@ -188,6 +197,7 @@ fn text(outcome: &Outcome) -> String {
     if let Some(why) = &outcome.not_measured {
         out.push_str(&format!("note: no queue pairs were measured: {why}\n"));
     }
+    out.push_str(&outcome.tcp.text());
     out
 }
 

@@ -11,7 +11,7 @@ const LONG: u64 = 64 << 10;
 /// The targets for a pattern and size. Most have none.
 pub(super) fn of(kind: Kind, pattern: Pattern, bytes: u64) -> Vec<Target> {
     let at_most = |ratio| vec![Target::at_most(Against::Best, ratio)];
-    let at_least = |ratio| vec![Target::at_least(ratio)];
+    let at_least = |ratio| vec![Target::at_least(Against::Best, ratio)];
     match (kind, pattern) {
         (Kind::Intelmpi, Pattern::Latency) => at_most(1.0),
         (Kind::Intelmpi, Pattern::Bandwidth) => at_least(1.0),
