@@ -4,7 +4,7 @@ use core::fmt;
 
 use limic_fabric::Limits;
 
-use super::select::fragments::Cut;
+use super::select::fragments::CutFor;
 use super::select::network::{self, NetworkPlan};
 use super::select::{self, Offered, Pair, Routes, SendState};
 use super::{
@@ -154,11 +154,11 @@ fn by_table(
     let row = pair.table.rows()[row].clone();
     explanation.take(path);
     if explanation.parts.fragments {
-        let cut = match path {
-            Path::EagerFragments => Cut::Eager,
-            _ => Cut::Asked,
+        let what = match path {
+            Path::EagerFragments => CutFor::Eager,
+            _ => CutFor::Asked,
         };
-        explanation.fragment_bytes = routes.longest_fragment_of(bytes, cut);
+        explanation.fragment_bytes = routes.cut(bytes, what).longest();
     }
     let is_decided = decided.is_some_and(|(_, decided)| decided == path);
     explanation.note = note(path, &row, is_decided, history);

@@ -21,19 +21,28 @@ const FIRST_FRAGMENT: core::ops::RangeInclusive<u64> = 8 << 10..=16 << 10;
 /// and still few bytes of it.
 const MANY_BUFFERS: u64 = 32;
 
-/// Fragments of an eager message, at least, before they become longer than the shortest.
-const MANY_FRAGMENTS: u64 = 16;
+/// Eager messages up to this many bytes have fragments of one length.
+const ALIKE: u64 = 256 << 10;
 
-/// How a message is cut.
+/// What a message is cut for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
-    /// It goes without asking, most often as a reply through recycled buffers. Messages of 64 to
-    /// 256 KiB use buffers of one length, so that none brings further memory into the caches.
+pub enum CutFor {
+    /// It goes without asking, most often as a reply through recycled buffers. Up to 256 KiB all
+    /// share buffers of one length, so that none brings further memory into the caches.
     Eager,
     /// The receiver has asked for it, and for others perhaps, which follow without a gap.
     Asked,
     /// There are more endpoints than processors, and each turn has to move much.
-    Longest,
+    Oversubscribed,
+}
+
+/// How a message is cut: short fragments first and last, and longer ones, of which each costs as
+/// much to tell as a short one, in between.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    len: u64,
+    first: u64,
+    most: u64,
 }
 
 /// Bytes of the fragments in the middle of a message, where so many are set.
@@ -41,48 +50,56 @@ pub(super) fn longest(set: u32, buffer_bytes: u64) -> u64 {
     u64::from(set).max(LEAST_LONGEST).min(buffer_bytes)
 }
 
+fn pages(bytes: u64) -> u64 {
+    bytes.next_multiple_of(PAGE)
+}
+
 impl Routes {
-    /// Bytes of the fragment at byte `at` of a message of `len` bytes: short ones first and last,
-    /// and longer ones, of which each costs as much to tell as a short one, in between.
+    /// How a message of `len` bytes is cut.
     #[inline]
     #[must_use]
-    pub fn fragment_bytes(&self, len: u64, at: u64, cut: Cut) -> u64 {
-        let left = len - at;
-        if cut == Cut::Longest {
-            return self.longest_fragment.min(left);
-        }
-        let pages = |bytes: u64| bytes.next_multiple_of(PAGE);
-        let first = pages(len / 4).clamp(*FIRST_FRAGMENT.start(), *FIRST_FRAGMENT.end());
-        let first = first.min(pages(len.div_ceil(2)));
-        let most = self.most_in_fragment(len, cut);
-        at.min(pages(left / 2)).max(first).min(most).min(left)
+    pub fn cut(&self, len: u64, what: CutFor) -> Cut {
+        let longest = self.longest_fragment;
+        let (first, most) = match what {
+            CutFor::Oversubscribed => (longest, longest),
+            _ => {
+                let quarter = pages(len / 4);
+                let first = quarter.clamp(*FIRST_FRAGMENT.start(), *FIRST_FRAGMENT.end());
+                let most = if what == CutFor::Eager && len <= ALIKE {
+                    longest.min(LEAST_LONGEST)
+                } else if len <= MANY_BUFFERS * longest {
+                    longest
+                } else {
+                    BUFFERS_IN_FRAGMENT * longest
+                };
+                (first.min(pages(len.div_ceil(2))), most)
+            }
+        };
+        Cut { len, first, most }
+    }
+}
+
+impl Cut {
+    /// Bytes of the fragment that begins at byte `at`.
+    #[inline]
+    #[must_use]
+    pub fn bytes_at(&self, at: u64) -> u64 {
+        let left = self.len - at;
+        let middle = at.min(pages(left / 2)).max(self.first);
+        middle.min(self.most).min(left)
     }
 
-    /// Bytes of the longest fragment of a message of `len` bytes.
+    /// Bytes of the longest fragment.
     #[must_use]
-    pub fn longest_fragment_of(&self, len: u64, cut: Cut) -> u64 {
+    pub fn longest(&self) -> u64 {
         let (mut at, mut longest) = (0, 0);
         // Each is as long as all before it until one has the most, or half of the message is out.
-        while at < len && longest < self.most_in_fragment(len, cut) {
-            let bytes = self.fragment_bytes(len, at, cut);
+        while at < self.len && longest < self.most {
+            let bytes = self.bytes_at(at);
             longest = longest.max(bytes);
             at += bytes;
         }
         longest
-    }
-
-    #[inline]
-    fn most_in_fragment(&self, len: u64, cut: Cut) -> u64 {
-        if len > MANY_BUFFERS * self.longest_fragment {
-            return BUFFERS_IN_FRAGMENT * self.longest_fragment;
-        }
-        let few = (len / MANY_FRAGMENTS)
-            .next_multiple_of(PAGE)
-            .max(LEAST_LONGEST);
-        match cut {
-            Cut::Eager => few.min(self.longest_fragment),
-            Cut::Asked | Cut::Longest => self.longest_fragment,
-        }
     }
 }
 
@@ -97,11 +114,12 @@ mod tests {
         }
     }
 
-    fn fragments(len: u64, cut: Cut) -> Vec<u64> {
+    fn fragments(len: u64, what: CutFor) -> Vec<u64> {
+        let cut = routes().cut(len, what);
         let mut at = 0;
         let mut all = Vec::new();
         while at < len {
-            let fragment = routes().fragment_bytes(len, at, cut);
+            let fragment = cut.bytes_at(at);
             at += fragment;
             all.push(fragment);
         }
@@ -112,28 +130,24 @@ mod tests {
     #[test]
     fn fragments_are_short_at_both_ends_and_longest_in_long_messages() {
         let kib = |sizes: &[u64]| sizes.iter().map(|size| size << 10).collect::<Vec<_>>();
-        for cut in [Cut::Eager, Cut::Asked] {
-            assert_eq!(fragments(16 << 10, cut), kib(&[8, 8]));
-            assert_eq!(fragments(64 << 10, cut), kib(&[16, 16, 16, 16]));
+        for what in [CutFor::Eager, CutFor::Asked] {
+            assert_eq!(fragments(16 << 10, what), kib(&[8, 8]));
+            assert_eq!(fragments(64 << 10, what), kib(&[16, 16, 16, 16]));
             for (len, longest) in [(1 << 20, 32 << 10), ((1 << 20) + 1, 64 << 10)] {
-                assert_eq!(fragments(len, cut).into_iter().max(), Some(longest));
+                assert_eq!(fragments(len, what).into_iter().max(), Some(longest));
             }
         }
         let asked = kib(&[16, 16, 32, 32, 16, 16]);
-        assert_eq!(fragments(128 << 10, Cut::Asked), asked);
-        assert_eq!(fragments(128 << 10, Cut::Eager), kib(&[16; 8]));
+        assert_eq!(fragments(128 << 10, CutFor::Asked), asked);
+        assert_eq!(fragments(128 << 10, CutFor::Eager), kib(&[16; 8]));
     }
 
     #[test]
     fn the_longest_fragment_is_one_that_is_cut() {
         for len in (12 << 10..3 << 20).step_by(7919) {
-            for cut in [Cut::Eager, Cut::Asked] {
-                let longest = fragments(len, cut).into_iter().max();
-                assert_eq!(
-                    longest,
-                    Some(routes().longest_fragment_of(len, cut)),
-                    "{len}"
-                );
+            for what in [CutFor::Eager, CutFor::Asked] {
+                let longest = fragments(len, what).into_iter().max();
+                assert_eq!(longest, Some(routes().cut(len, what).longest()), "{len}");
             }
         }
     }
@@ -142,9 +156,9 @@ mod tests {
     #[test]
     fn a_reply_as_long_has_the_same_fragments_from_behind() {
         for len in [16 << 10, 96 << 10, 512 << 10, 1 << 20] {
-            let mut back = fragments(len, Cut::Eager);
+            let mut back = fragments(len, CutFor::Eager);
             back.reverse();
-            assert_eq!(back, fragments(len, Cut::Eager));
+            assert_eq!(back, fragments(len, CutFor::Eager));
         }
     }
 

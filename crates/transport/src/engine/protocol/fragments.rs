@@ -11,7 +11,7 @@
 //!   fragment names the receive and its place, and several such messages may go at once.
 
 use limic_policy::Path;
-use limic_policy::select::fragments::{self, Cut};
+use limic_policy::select::fragments::{self, Cut, CutFor};
 use limic_pools::staging::StagingPool;
 use limic_records as frame;
 use limic_shm::bytes::gather_part;
@@ -87,8 +87,7 @@ unsafe fn push_staged(
         return None;
     }
     let routes = &pair.routes;
-    let len = routes.fragment_bytes(message.end, at, message.cut);
-    let lengths = (len, message.end, routes.window);
+    let lengths = (message.cut.bytes_at(at), message.end, routes.window);
     let (target, len) = pair.staging.target_for(pool, &mut pair.out, to, lengths)?;
     let far = pair.is_far();
     let window = pair.staging.window_of(pool, &target, len, far);
@@ -170,7 +169,7 @@ pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Optio
         end: len,
         stop: len,
         receive: None,
-        cut: Cut::Eager,
+        cut: pair.routes.cut(len, CutFor::Eager),
     };
     // SAFETY: the caller's promise.
     let at = unsafe {
@@ -285,10 +284,10 @@ fn push_asked_of(cx: &mut Cx, slot: Slot, most: u64) -> (u64, bool) {
         _ => return (0, true),
     };
     let oversubscribed = cx.transfers.is_oversubscribed() || cx.wakeup.is_oversubscribed();
-    let cut = match fragments.receive {
-        _ if oversubscribed => Cut::Longest,
-        Some(_) => Cut::Asked,
-        None => Cut::Eager,
+    let what = match fragments.receive {
+        _ if oversubscribed => CutFor::Oversubscribed,
+        Some(_) => CutFor::Asked,
+        None => CutFor::Eager,
     };
     let message = Fragmented {
         tag: 0,
@@ -296,7 +295,7 @@ fn push_asked_of(cx: &mut Cx, slot: Slot, most: u64) -> (u64, bool) {
         end: fragments.end,
         stop: fragments.end.min(fragments.at.saturating_add(most)),
         receive: fragments.receive,
-        cut,
+        cut: pair.routes.cut(fragments.end, what),
     };
     // SAFETY: readable by the invariant of `SendBuffer`; the end was checked when they were asked
     // for.
