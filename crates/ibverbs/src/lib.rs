@@ -12,10 +12,18 @@
 mod child;
 mod error;
 pub mod fabric;
+#[cfg(test)]
+mod fake;
 pub mod objects;
 pub mod packet;
 mod seam;
 mod watch;
+
+/// The calls of libibverbs; tests have adapters of their own.
+#[cfg(test)]
+use fake as sys;
+#[cfg(not(test))]
+use rdma_sys as sys;
 
 pub use error::VerbsError;
 pub use seam::VerbsFabric;

@@ -26,6 +26,8 @@ mod ring;
 mod sending;
 mod settings;
 mod spread;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

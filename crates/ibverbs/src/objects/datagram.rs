@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rdma_sys as sys;
+use crate::sys;
 use sys::ibv_qp_attr_mask as mask;
 
 use super::completion::CompletionQueue;

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rdma_sys as sys;
+use crate::sys;
 
 use super::library;
 use super::port::{self, Port};

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::net::Ipv6Addr;
 
-use rdma_sys as sys;
+use crate::sys;
 
 use super::device::Context;
 use crate::VerbsError;

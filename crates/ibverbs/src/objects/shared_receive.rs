@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rdma_sys as sys;
+use crate::sys;
 
 use super::domain::ProtectionDomain;
 use super::work::LocalSlice;

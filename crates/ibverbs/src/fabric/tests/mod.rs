@@ -1,0 +1,125 @@
+//! Endpoints of one thread over adapters of a test: connections, buffers, and their ends.
+
+use core::time::Duration;
+
+use super::{
+    ConnectionFailure, ConnectionId, Event, Fabric, FabricSettings, Inbox, SendRefused,
+    TransferError,
+};
+use crate::fake::{Nature, adapters};
+
+/// Rounds in which everything that can happen has happened.
+const ROUNDS: usize = 50;
+
+/// One endpoint, and what it was told.
+struct Side {
+    fabric: Fabric,
+    inbox: Inbox,
+    id: u64,
+    connected: Vec<ConnectionId>,
+    failed: Vec<(ConnectionId, ConnectionFailure)>,
+    came: Vec<(ConnectionId, Vec<u8>)>,
+    transferred: Vec<Result<(), TransferError>>,
+}
+
+/// On the adapter of this name. No time decides anything.
+fn on(device: &str) -> FabricSettings {
+    FabricSettings {
+        devices: vec![device.to_owned()],
+        keep_alive: Duration::from_secs(3600),
+        ..FabricSettings::DEFAULT
+    }
+}
+
+impl Side {
+    fn open(id: u64, settings: FabricSettings) -> Self {
+        let hello = vec![id as u8];
+        Self {
+            fabric: Fabric::open(settings, id, !id, hello).expect("the fabric opens"),
+            inbox: Inbox::new(),
+            id,
+            connected: Vec::new(),
+            failed: Vec::new(),
+            came: Vec::new(),
+            transferred: Vec::new(),
+        }
+    }
+
+    fn connect(&mut self, to: &Self) -> ConnectionId {
+        let address = to.fabric.address();
+        self.fabric
+            .connect(&address, to.id, !to.id)
+            .expect("it begins")
+    }
+
+    fn say(&mut self, to: ConnectionId, bytes: &[u8]) -> Result<(), SendRefused> {
+        let fill = |room: &mut [u8]| room.copy_from_slice(bytes);
+        self.fabric.send(to, 1, 7, bytes.len(), fill)
+    }
+
+    fn progress(&mut self) {
+        while let Some(event) = self.fabric.poll(&mut self.inbox) {
+            match event {
+                Event::Connected { connection, .. } => self.connected.push(connection),
+                Event::Failed { connection, why } => self.failed.push((connection, why)),
+                Event::Transferred { result, .. } => self.transferred.push(result),
+                Event::Messages => {
+                    let from = self.inbox.connection();
+                    let messages = self.inbox.messages();
+                    self.came
+                        .extend(messages.map(|(_, bytes)| (from, bytes.to_vec())));
+                }
+                Event::More { .. } => {}
+            }
+        }
+    }
+
+    /// What came over a connection, in the order of coming.
+    fn from(&self, connection: ConnectionId) -> Vec<&[u8]> {
+        let came = self.came.iter().filter(|(from, _)| *from == connection);
+        came.map(|(_, bytes)| &bytes[..]).collect()
+    }
+}
+
+/// Everything that can happen happens.
+fn settle(sides: &mut [&mut Side]) {
+    for _ in 0..ROUNDS {
+        for side in &mut *sides {
+            side.progress();
+        }
+    }
+}
+
+/// Two endpoints that are connected, on adapters of their own; and the connection of each.
+fn pair(settings: impl Fn(&str) -> FabricSettings) -> ((Side, ConnectionId), (Side, ConnectionId)) {
+    let mut a = Side::open(1, settings("fake0"));
+    let mut b = Side::open(2, settings("fake1"));
+    let there = a.connect(&b);
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!(a.connected, [there]);
+    let [back] = b.connected[..] else {
+        panic!("{:?}", b.connected);
+    };
+    ((a, there), (b, back))
+}
+
+#[test]
+fn messages_of_all_lengths_come_in_order_both_ways() {
+    adapters(&[Nature::PLAIN; 2]);
+    let ((mut a, there), (mut b, back)) = pair(on);
+    let text = |number: usize| vec![number as u8; [0, 8, 200, 3000][number % 4]];
+    let (mut sent, mut answered) = (0, 0);
+    for _ in 0..10 * ROUNDS {
+        while sent < 200 && a.say(there, &text(sent)).is_ok() {
+            sent += 1;
+        }
+        while answered < 200 && b.say(back, &text(answered)).is_ok() {
+            answered += 1;
+        }
+        a.progress();
+        b.progress();
+    }
+    let all: Vec<_> = (0..200).map(text).collect();
+    assert!(a.from(there) == all && b.from(back) == all);
+    assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
+}
