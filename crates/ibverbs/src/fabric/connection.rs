@@ -100,8 +100,6 @@ pub(super) struct Connection {
     pub(super) hello: Vec<u8>,
     /// The stream's place never changes; one that failed is `None`.
     pub(super) streams: Vec<Option<Stream>>,
-    /// Rails and numbers of their queue pairs, also of those that failed.
-    pub(super) pairs: Vec<(usize, u32)>,
     /// Bytes of the largest packet that both take.
     pub(super) packet_bytes: u32,
     pub(super) sequence: u32,

@@ -148,10 +148,8 @@ impl Fabric {
         let number = self.next_number;
         // The numbers of requests have room for so many.
         self.next_number = (number + 1) % (1 << 30);
-        let pair = |stream: &Stream| (stream.rail, stream.pair.number());
-        let pairs: Vec<_> = streams.iter().flatten().map(pair).collect();
-        self.by_pair
-            .extend(pairs.iter().map(|pair| (*pair, number)));
+        let pair = |stream: &Stream| ((stream.rail, stream.pair.number()), number);
+        self.by_pair.extend(streams.iter().flatten().map(pair));
         if self.known.len() >= MOST_KNOWN {
             let lives = |known: &Known| self.connections.contains_key(&known.connection);
             self.known.retain(|_, known| lives(known));
@@ -172,7 +170,6 @@ impl Fabric {
             heard,
             hello: Vec::new(),
             streams,
-            pairs,
             packet_bytes: self.settings.packet_bytes,
             sequence: 0,
             last_sent: None,

@@ -84,15 +84,13 @@ pub struct Fabric {
     secret: u64,
     hello: Vec<u8>,
     known: HashMap<u64, Known>,
-    /// Which connection a queue pair of a rail belongs to, or did before its stream failed.
+    /// Which connection a queue pair of a rail belongs to.
     by_pair: HashMap<(usize, u32), u32>,
     events: VecDeque<Event>,
     /// Packets that came, in the order of coming: rail and buffer.
     arrived: VecDeque<Arrived>,
-    /// Completions that were taken off a queue before one of its queue pairs was destroyed.
-    deferred: VecDeque<(usize, Completion)>,
-    /// Completions of one look at a queue: empty in between.
-    batch: Vec<Completion>,
+    /// Completions that were taken off a queue, but for those of packets.
+    taken: VecDeque<Completion>,
     /// Packets that came before their turn, and whose turn it is now.
     late: VecDeque<(u32, Vec<u8>)>,
     /// Connections whose peers write into a ring here.
@@ -110,7 +108,8 @@ struct Arrived {
     rail: usize,
     buffer: u32,
     len: u32,
-    pair: u32,
+    /// The connection that it came by, if that is known and the receive went well.
+    connection: Option<u32>,
 }
 
 impl Fabric {
@@ -150,8 +149,7 @@ impl Fabric {
             by_pair: HashMap::new(),
             events: VecDeque::new(),
             arrived: VecDeque::new(),
-            deferred: VecDeque::new(),
-            batch: Vec::new(),
+            taken: VecDeque::new(),
             late: VecDeque::new(),
             ring_connections: Vec::new(),
             rings_granted: 0,

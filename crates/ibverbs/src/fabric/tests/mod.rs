@@ -1,5 +1,8 @@
 //! Endpoints of one thread over adapters of a test: connections, buffers, and their ends.
 
+mod buffers;
+mod ends;
+
 use core::time::Duration;
 
 use super::{
