@@ -15,6 +15,8 @@ use crate::packet::{Form, Packing, Sequence};
 pub(super) enum Posted {
     /// A packet, in one of the packet buffers.
     Packet { buffer: u32, len: u32 },
+    /// A packet that the request took itself, and that no other stream can take over.
+    Inline,
     /// A part of a transfer.
     Part(Part),
     /// A question whether the peer lives.

@@ -40,7 +40,7 @@ impl Fabric {
             match posted {
                 Posted::Packet { buffer, len } => packets.push((buffer, len)),
                 Posted::Part(part) => connection.waiting.push_front(part),
-                Posted::Ping => {}
+                Posted::Inline | Posted::Ping => {}
             }
         }
         self.counts.moved += packets.len() as u64;

@@ -73,7 +73,7 @@ impl Fabric {
             match posted {
                 Posted::Packet { buffer, .. } => self.packets.put_back(buffer),
                 Posted::Part(part) => over.push(part),
-                Posted::Ping => {}
+                Posted::Inline | Posted::Ping => {}
             }
             if first == serial {
                 break;

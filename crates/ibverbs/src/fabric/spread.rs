@@ -88,6 +88,7 @@ pub(super) struct Packets {
     spread: Spread,
     memory: Bytes,
     packet_bytes: usize,
+    count: usize,
     free: Vec<u32>,
 }
 
@@ -110,12 +111,18 @@ impl Packets {
             spread,
             memory,
             packet_bytes,
+            count: count as usize,
             free: (0..count).rev().collect(),
         })
     }
 
     pub(super) fn take(&mut self) -> Option<u32> {
         self.free.pop()
+    }
+
+    /// Whether more than half of them are on their way, or waiting for that.
+    pub(super) fn are_few(&self) -> bool {
+        self.free.len() < self.count.div_ceil(2)
     }
 
     pub(super) fn put_back(&mut self, buffer: u32) {

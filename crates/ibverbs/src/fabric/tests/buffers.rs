@@ -1,7 +1,40 @@
 //! Buffers come back: of packets to many peers, and of connections that end.
 
-use super::{on, pair, settle};
+use super::{ROUNDS, Side, on, pair, settle};
+use crate::fabric::FabricSettings;
 use crate::fake::{Nature, adapters, net};
+
+/// Peers that are spoken to in turn leave requests without a completion, which hold a buffer each.
+#[test]
+fn packets_to_many_peers_find_buffers() {
+    adapters(&[Nature::PLAIN; 2]);
+    let few = FabricSettings {
+        packets: 8,
+        ring_slots: 0,
+        ..on("fake0")
+    };
+    let mut hub = Side::open(1, few);
+    let mut peers: Vec<Side> = (0..16).map(|id| Side::open(2 + id, on("fake1"))).collect();
+    let links: Vec<_> = peers.iter().map(|peer| hub.connect(peer)).collect();
+    let all = |hub: &mut Side, peers: &mut [Side]| {
+        for _ in 0..ROUNDS {
+            hub.progress();
+            peers.iter_mut().for_each(Side::progress);
+        }
+    };
+    all(&mut hub, &mut peers);
+    // Shorter than a request takes itself, and longer.
+    for len in [8, 1000] {
+        for _ in 0..10 {
+            for link in &links {
+                hub.say(*link, &vec![5; len]).expect("a buffer");
+                hub.progress();
+            }
+        }
+        all(&mut hub, &mut peers);
+    }
+    assert!(peers.iter().all(|peer| peer.came.len() == 20));
+}
 
 /// Packets that nobody has looked at when their connection ends lie in receives.
 #[test]
