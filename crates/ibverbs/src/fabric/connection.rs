@@ -61,8 +61,8 @@ pub(super) enum Stage {
 pub(super) struct Known {
     /// The last connection.
     pub(super) connection: u32,
-    /// The peer's attempt that was heard, if that is over: a greeting may come late.
-    pub(super) heard: u32,
+    /// The last attempt of the peer that was heard and is over: its greetings may come late.
+    pub(super) over: u32,
 }
 
 /// A packet that waits for an entry, and takes further messages meanwhile.

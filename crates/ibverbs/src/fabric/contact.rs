@@ -3,31 +3,15 @@
 
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::ConnectionFailure;
 use super::connection::{Connection, Known, Stage, Stream};
-use super::greeting::{Greeting, LONGEST};
-use super::rail::Rail;
+use super::greeting::Greeting;
 use super::{ConnectionId, Event, Fabric, FabricAddress};
 use crate::VerbsError;
-use crate::objects::{
-    Access, AddressHandle, Bytes, Completion, CompletionQueue, DatagramQueue, GRH_BYTES,
-    LocalSlice, MemoryRegion, ProtectionDomain, QueuePairState, WorkKind, WorkStatus,
-};
+use crate::objects::{Completion, QueuePairState};
 use crate::packet::Sequence;
-
-/// Requests of the datagram queue have this bit in their number.
-pub(super) const DATAGRAM: u64 = 1 << 62;
-
-/// Datagrams that can be on their way, and be waiting to be read.
-const SLOTS: u32 = 64;
-/// Completions that greetings can have under way: one for each slot of either direction.
-pub(super) const DATAGRAMS: u32 = 2 * SLOTS;
-/// Bytes of a datagram with what the adapter puts before it.
-const SLOT_BYTES: usize = 1024;
-const _: () = assert!(LONGEST + GRH_BYTES <= SLOT_BYTES);
 
 /// Peers that may be known; those without a connection are forgotten then.
 const MOST_KNOWN: usize = 1 << 18;
@@ -37,72 +21,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long a ring is left alone whose writer has not agreed to a pause.
 const RING_PAUSE: Duration = Duration::from_millis(1);
-
-/// The queue for greetings, and its memory.
-#[derive(Debug)]
-pub(super) struct Greeter {
-    // The queue before the memory that it may still fill.
-    queue: DatagramQueue,
-    memory: MemoryRegion<Bytes>,
-    /// Ways that datagrams are using, and slots that are free.
-    ways: Vec<Option<AddressHandle>>,
-    free: Vec<u32>,
-    domain: Arc<ProtectionDomain>,
-    _completions: Arc<CompletionQueue>,
-}
-
-impl Greeter {
-    pub(super) fn new(rail: &Rail) -> Result<Self, VerbsError> {
-        let queue = DatagramQueue::new(&rail.domain, &rail.queue, &rail.port, SLOTS)?;
-        // Receives first, sends behind them.
-        let bytes = Bytes::zeroed(2 * SLOTS as usize * SLOT_BYTES)?;
-        let greeter = Self {
-            queue,
-            memory: MemoryRegion::new(&rail.domain, bytes, Access::LOCAL)?,
-            ways: (0..SLOTS).map(|_| None).collect(),
-            free: (0..SLOTS).rev().collect(),
-            domain: Arc::clone(&rail.domain),
-            _completions: Arc::clone(&rail.queue),
-        };
-        for slot in 0..SLOTS {
-            greeter.post_receive(slot)?;
-        }
-        Ok(greeter)
-    }
-
-    pub(super) fn number(&self) -> u32 {
-        self.queue.number()
-    }
-
-    fn post_receive(&self, slot: u32) -> Result<(), VerbsError> {
-        let at = slot as usize * SLOT_BYTES;
-        let Some(slice) = LocalSlice::of(self.memory.registration(), at, SLOT_BYTES) else {
-            return Ok(());
-        };
-        // SAFETY: the slot is not posted at this time; the region outlives the queue (field order).
-        unsafe { self.queue.post_receive(DATAGRAM | u64::from(slot), slice) }
-    }
-
-    /// Sends a datagram if there is a slot; a lost one is repeated by the clock.
-    fn send(&mut self, rail: &Rail, to: &FabricAddress, bytes: &[u8]) {
-        let Some(slot) = self.free.pop() else { return };
-        let at = (SLOTS + slot) as usize * SLOT_BYTES;
-        self.memory.memory_mut().write(at, bytes);
-        let sent = AddressHandle::new(&self.domain, &rail.port, &to.port).and_then(|way| {
-            let slice = LocalSlice::of(self.memory.registration(), at, bytes.len());
-            let Some(slice) = slice else { return Ok(()) };
-            let id = DATAGRAM | 1 << 32 | u64::from(slot);
-            // SAFETY: the slot is not in use until its completion; the handle is kept until then.
-            unsafe { self.queue.send(id, slice, &way, to.greeter)? };
-            self.ways[slot as usize] = Some(way);
-            Ok(())
-        });
-        if let Err(error) = sent {
-            self.free.push(slot);
-            tracing::debug!("a greeting was not sent: {error}");
-        }
-    }
-}
 
 impl Fabric {
     /// Connects to a peer, at the first call; the connection is ready with [`Event::Connected`], or
@@ -128,34 +46,18 @@ impl Fabric {
                 return Ok(known.connection);
             }
         }
-        let pairs = self.by_pair.len() + usize::from(self.settings.streams);
-        for rail in &mut self.rails {
-            rail.make_room(pairs, &self.settings)?;
-        }
-        let mut streams = Vec::new();
-        for place in 0..self.settings.streams {
-            let rail = usize::from(place) % self.rails.len();
-            let pair = self.rails[rail].queue_pair(&self.settings)?;
-            streams.push(Some(Stream {
-                pair,
-                rail,
-                free: self.settings.send_entries,
-                unsignalled: 0,
-                posted: VecDeque::new(),
-                next: 0,
-            }));
-        }
         let number = self.next_number;
+        let streams = self.streams_of(number)?;
         // The numbers of requests have room for so many.
         self.next_number = (number + 1) % (1 << 30);
-        let pair = |stream: &Stream| ((stream.rail, stream.pair.number()), number);
-        self.by_pair.extend(streams.iter().flatten().map(pair));
+        // What is over of the peer's stays over.
+        let over = self.known.get(&peer).map_or(0, |known| known.over);
         if self.known.len() >= MOST_KNOWN {
             let lives = |known: &Known| self.connections.contains_key(&known.connection);
             self.known.retain(|_, known| lives(known));
         }
-        let (connection, heard) = (number, 0);
-        self.known.insert(peer, Known { connection, heard });
+        let connection = number;
+        self.known.insert(peer, Known { connection, over });
         let now = Instant::now();
         let connection = Connection {
             id: peer,
@@ -166,8 +68,8 @@ impl Fabric {
                 next: now,
                 tries: 0,
             },
-            attempt: number + 1,
-            heard,
+            attempt: self.next_attempt(),
+            heard: 0,
             hello: Vec::new(),
             streams,
             packet_bytes: self.settings.packet_bytes,
@@ -189,6 +91,67 @@ impl Fabric {
         };
         self.connections.insert(number, Box::new(connection));
         Ok(number)
+    }
+
+    /// Queue pairs for a connection, not connected.
+    fn streams_of(&mut self, number: u32) -> Result<Vec<Option<Stream>>, VerbsError> {
+        let pairs = self.by_pair.len() + usize::from(self.settings.streams);
+        for rail in &mut self.rails {
+            rail.make_room(pairs, &self.settings)?;
+        }
+        let mut streams = Vec::new();
+        for place in 0..self.settings.streams {
+            let rail = usize::from(place) % self.rails.len();
+            let pair = self.rails[rail].queue_pair(&self.settings)?;
+            streams.push(Some(Stream {
+                pair,
+                rail,
+                free: self.settings.send_entries,
+                unsignalled: 0,
+                posted: VecDeque::new(),
+                next: 0,
+            }));
+        }
+        let pair = |stream: &Stream| ((stream.rail, stream.pair.number()), number);
+        self.by_pair.extend(streams.iter().flatten().map(pair));
+        Ok(streams)
+    }
+
+    fn next_attempt(&mut self) -> u32 {
+        // 0 says that none was heard.
+        self.attempts = self.attempts.wrapping_add(1).max(1);
+        self.attempts
+    }
+
+    /// The peer has lost what it had of a connection, and begins anew. One that was ready is over;
+    /// else it is made anew here too, under its number.
+    fn begins_anew(&mut self, number: u32) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        if connection.is_ready() {
+            let why = ConnectionFailure::Lost("the peer connects anew".to_owned());
+            return self.end(number, why);
+        }
+        if let Some(known) = self.known.get_mut(&connection.id) {
+            known.over = connection.heard;
+        }
+        for stream in core::mem::take(&mut connection.streams)
+            .into_iter()
+            .flatten()
+        {
+            self.take_down(stream);
+        }
+        let attempt = self.next_attempt();
+        match self.streams_of(number) {
+            Ok(streams) => {
+                if let Some(connection) = self.connections.get_mut(&number) {
+                    connection.streams = streams;
+                    (connection.attempt, connection.heard) = (attempt, 0);
+                }
+            }
+            Err(error) => self.end(number, ConnectionFailure::Local(error.to_string())),
+        }
     }
 
     /// Says who this is and whom it heard.
@@ -220,24 +183,8 @@ impl Fabric {
 
     /// A request of the datagram queue is over.
     pub(super) fn datagram_completed(&mut self, completion: &Completion) {
-        let slot = completion.id as u32 % SLOTS;
-        if completion.id & (1 << 32) != 0 {
-            self.greeter.ways[slot as usize] = None;
-            self.greeter.free.push(slot);
-            return;
-        }
-        let good = completion.status == WorkStatus::Done && completion.kind == WorkKind::Receive;
         let mut bytes = core::mem::take(&mut self.scratch);
-        bytes.clear();
-        if good {
-            let len = (completion.bytes as usize).clamp(GRH_BYTES, SLOT_BYTES) - GRH_BYTES;
-            bytes.resize(len, 0);
-            let at = slot as usize * SLOT_BYTES + GRH_BYTES;
-            self.greeter.memory.memory().read(at, &mut bytes);
-        }
-        if let Err(error) = self.greeter.post_receive(slot) {
-            tracing::error!("a receive for greetings is lost: {error}");
-        }
+        self.greeter.completed(completion, &mut bytes);
         if let Some(greeting) = Greeting::from_bytes(&bytes) {
             self.greeted(&greeting);
         }
@@ -252,16 +199,14 @@ impl Fabric {
         }
         if let Some(known) = self.known.get(&greeting.from).copied() {
             let connection = self.connections.get(&known.connection);
-            let heard = connection.map_or(known.heard, |connection| connection.heard);
-            let ahead = greeting.attempt.wrapping_sub(heard);
-            let is_late = ahead > u32::MAX / 2 || ahead == 0 && connection.is_none();
-            if heard != 0 && is_late {
+            let heard = connection.map_or(0, |connection| connection.heard);
+            let is_late = heard != 0 && is_after(heard, greeting.attempt)
+                || known.over != 0 && !is_after(greeting.attempt, known.over);
+            if is_late {
                 return;
             }
-            if heard != 0 && ahead > 0 {
-                // The peer has lost this connection, and begins anew.
-                let why = ConnectionFailure::Lost("the peer connects anew".to_owned());
-                self.end(known.connection, why);
+            if heard != 0 && heard != greeting.attempt {
+                self.begins_anew(known.connection);
             }
         }
         let from = FabricAddress {
@@ -275,21 +220,24 @@ impl Fabric {
                 return;
             }
         };
-        if let Err(why) = self.hear(number, greeting) {
-            self.end(number, why);
-            return;
-        }
-        if !greeting.ready {
-            self.greet(number);
+        match self.hear(number, greeting) {
+            Ok(taken) if taken && greeting.ready => {}
+            Ok(_) => self.greet(number),
+            Err(why) => self.end(number, why),
         }
     }
 
     /// Takes in what a greeting says: connects the queue pairs at the first one, and is ready when
-    /// the peer has heard this side.
-    fn hear(&mut self, number: u32, greeting: &Greeting) -> Result<(), ConnectionFailure> {
+    /// the peer has heard this side. False if it was said to an attempt that is over.
+    fn hear(&mut self, number: u32, greeting: &Greeting) -> Result<bool, ConnectionFailure> {
         let Some(connection) = self.connections.get_mut(&number) else {
-            return Ok(());
+            return Ok(true);
         };
+        // The answer to an attempt that is over names queue pairs which are connected to those of
+        // that attempt. The peer learns of this attempt by the answer, and begins anew.
+        if greeting.heard != 0 && greeting.heard != connection.attempt {
+            return Ok(false);
+        }
         if connection.heard == 0 {
             if greeting.streams.len() != connection.streams.len() {
                 // It greets on until its time is over; no queue pairs are made for that again.
@@ -317,7 +265,7 @@ impl Fabric {
         if was_heard {
             self.becomes_ready(number);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The peer knows this side, by its greeting or by a packet. True if that is news.
@@ -352,8 +300,9 @@ impl Fabric {
                     let waited = now.duration_since(*since);
                     if waited > self.settings.greeting {
                         let why = ConnectionFailure::Unreachable(format!(
-                            "not for {} ms",
-                            waited.as_millis()
+                            "for {} ms, which LIMIC_VERBS_GREETING_MS allows; it may have been \
+                             busy without a call so long",
+                            self.settings.greeting.as_millis()
                         ));
                         self.end(number, why);
                     } else if now >= *next {
@@ -375,6 +324,11 @@ impl Fabric {
             }
         }
     }
+}
+
+/// Whether an attempt came after another one.
+fn is_after(attempt: u32, other: u32) -> bool {
+    attempt != other && attempt.wrapping_sub(other) <= u32::MAX / 2
 }
 
 /// How long a sleeper may sleep.

@@ -138,8 +138,8 @@ impl Fabric {
         let Some(over) = self.connections.remove(&number).map(|over| *over) else {
             return;
         };
-        if let Some(known) = self.known.get_mut(&over.id) {
-            known.heard = over.heard;
+        if let Some(known) = self.known.get_mut(&over.id).filter(|_| over.heard != 0) {
+            known.over = over.heard;
         }
         for stream in over.streams.into_iter().flatten() {
             let posted = self.take_down(stream);

@@ -1,7 +1,7 @@
 //! All connections of one endpoint: packets, and transfers of long messages, over queue pairs that
 //! stay small.
 //!
-//! - `contact`: the first contact of two endpoints, by datagrams (`greeting`, `contact`);
+//! - `contact`: the first contact of two endpoints, by datagrams (`greeter`, `greeting`, `contact`);
 //! - `sending`: a message goes into a packet, alone or with others (`packet`), and to a stream or
 //!   the peer's `ring`;
 //! - `lending`: rings are lent to peers that talk a lot, and pause while this endpoint sleeps;
@@ -18,6 +18,7 @@ mod cache;
 mod connection;
 mod contact;
 mod failing;
+mod greeter;
 mod greeting;
 mod lending;
 mod rail;
@@ -48,7 +49,7 @@ pub use spread::Spread;
 
 use self::cache::Cache;
 use self::connection::{Connection, Known};
-use self::contact::Greeter;
+use self::greeter::Greeter;
 use self::rail::Rail;
 use self::spread::Packets;
 use self::transfer::Transfers;
@@ -72,6 +73,8 @@ pub struct Fabric {
     /// Those that are not over, by number. Each number is used once.
     connections: BTreeMap<u32, Box<Connection>>,
     next_number: u32,
+    /// Attempts to connect that were begun.
+    attempts: u32,
     greeter: Greeter,
     packets: Packets,
     /// Connections with a packet that is being filled, and had no time for that.
@@ -135,6 +138,7 @@ impl Fabric {
         Ok(Self {
             connections: BTreeMap::new(),
             next_number: 0,
+            attempts: 0,
             greeter,
             packets,
             open_packets: 0,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::FabricSettings;
-use super::contact::DATAGRAMS;
+use super::greeter::DATAGRAMS;
 use crate::VerbsError;
 use crate::objects::{
     Access, Bytes, CompletionQueue, Context, Device, LocalSlice, MemoryRegion, Notifier, Port,

@@ -1,7 +1,7 @@
 //! Packets come out in the order of the connection, whatever way they took.
 
 use super::connection::Posted;
-use super::contact::DATAGRAM;
+use super::greeter::DATAGRAM;
 use super::rail::RECEIVE;
 use super::ring::{Pause, Slot};
 use super::sending::{

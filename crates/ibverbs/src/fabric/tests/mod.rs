@@ -1,6 +1,7 @@
 //! Endpoints of one thread over adapters of a test: connections, buffers, and their ends.
 
 mod buffers;
+mod contact;
 mod ends;
 
 use core::time::Duration;
