@@ -252,6 +252,12 @@ settings! {
         "least milliseconds for which adapters repeat what a peer does not acknowledge, before \
          the peer counts as lost",
         "10 to 600000 milliseconds";
+
+        VerbsGreeting: Verbs "LIMIC_VERBS_GREETING_MS" "verbs_greeting_ms",
+        verbs_greeting: Duration = Duration::from_secs(300), Millis(100..=86_400_000),
+        "milliseconds in which a peer has to answer at the first contact, before it counts as \
+         unreachable: longer than any rank computes without a call",
+        "100 to 86400000 milliseconds";
     }
 }
 
@@ -289,6 +295,7 @@ impl Settings {
             cache: self.verbs_cache(),
             connect: self.verbs_connect(),
             retry: self.verbs_retry(),
+            greeting: self.verbs_greeting(),
         }
     }
 }
@@ -373,6 +380,7 @@ mod tests {
             (Key::VerbsDevices, "rxe0", "rxe0:x"),
             (Key::VerbsRings, "0", "1025"),
             (Key::VerbsRetry, "10", "9"),
+            (Key::VerbsGreeting, "86400000", "86400001"),
             (Key::VerbsCache, "watch", "256"),
             (Key::VerbsConnect, "static", "always"),
         ] {

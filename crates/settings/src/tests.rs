@@ -151,6 +151,7 @@ fn every_variable_does_something() {
         ("LIMIC_VERBS_CACHE", "watch"),
         ("LIMIC_VERBS_CONNECT", "static"),
         ("LIMIC_VERBS_RETRY_MS", "500"),
+        ("LIMIC_VERBS_GREETING_MS", "60000"),
         ("LIMIC_VERBS_ENTRIES", "5"),
         ("LIMIC_VERBS_COALESCE", "off"),
         ("LIMIC_KERNEL_GROUP", "fd:3"),
@@ -204,6 +205,7 @@ fn every_variable_does_something() {
         (3, VerbsCache::Watch, VerbsConnect::Static)
     );
     assert_eq!(verbs.retry, Duration::from_millis(500));
+    assert_eq!(verbs.greeting, Duration::from_secs(60));
     assert_eq!(settings.stats(), Some("counts.json"));
     assert_eq!(Settings::default().stats(), None);
     assert!(settings.warnings().is_empty(), "{:?}", settings.warnings());

@@ -94,6 +94,9 @@ pub struct VerbsSettings {
     /// counts as lost: 10 ms to 10 minutes (`LIMIC_VERBS_RETRY_MS`). Adapters know few steps, each
     /// twice the one before.
     pub retry: Duration,
+    /// Time in which a peer has to answer at the first contact: 100 ms to a day
+    /// (`LIMIC_VERBS_GREETING_MS`). It answers when it makes a call.
+    pub greeting: Duration,
 }
 
 impl Default for VerbsSettings {

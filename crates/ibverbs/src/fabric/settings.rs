@@ -51,7 +51,8 @@ pub struct FabricSettings {
     pub retries: u8,
     /// The wait before that, as adapters count: 4.096 us x 2^n, 1 to 31.
     pub timeout: u8,
-    /// How long the first contact may take before a peer counts as unreachable.
+    /// How long the first contact may take before a peer counts as unreachable: it answers when
+    /// it makes a call.
     pub greeting: Duration,
     /// Silence after which a peer is asked whether it lives. Its death is known this, and the
     /// retries, later.
@@ -76,7 +77,7 @@ impl FabricSettings {
         stripe_bytes: 256 << 10,
         retries: 6,
         timeout: 17,
-        greeting: Duration::from_secs(10),
+        greeting: Duration::from_secs(300),
         keep_alive: Duration::from_secs(1),
     };
 

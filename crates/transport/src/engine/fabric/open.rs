@@ -89,6 +89,7 @@ fn verbs(settings: &Settings, address: &Address) -> OpenedFabric {
             VerbsCache::Auto => Keep::OnDemand,
             VerbsCache::Watch => Keep::Watched,
         },
+        greeting: verbs.greeting,
         timeout: FabricSettings::timeout_for(verbs.retry, FabricSettings::DEFAULT.retries),
         ..FabricSettings::DEFAULT
     };
