@@ -28,6 +28,8 @@ pub(super) enum Posted {
 pub(super) struct Stream {
     pub(super) pair: QueuePair,
     pub(super) rail: usize,
+    /// The peer's, whose keys count.
+    pub(super) rail_there: usize,
     /// Free entries of the send queue.
     pub(super) free: u16,
     pub(super) unsignalled: u16,

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::ConnectionFailure;
 use super::connection::{Connection, Known, Stage, Stream};
 use super::greeting::Greeting;
+use super::rail::RAILS;
 use super::{ConnectionId, Event, Fabric, FabricAddress};
 use crate::VerbsError;
 use crate::objects::{Completion, QueuePairState};
@@ -106,6 +107,7 @@ impl Fabric {
             streams.push(Some(Stream {
                 pair,
                 rail,
+                rail_there: 0,
                 free: self.settings.send_entries,
                 unsignalled: 0,
                 posted: VecDeque::new(),
@@ -173,7 +175,7 @@ impl Fabric {
                 .streams
                 .iter()
                 .flatten()
-                .map(|stream| stream.pair.as_remote())
+                .map(|stream| (stream.pair.as_remote(), stream.rail as u8))
                 .collect(),
             hello: self.hello.clone(),
         };
@@ -210,7 +212,7 @@ impl Fabric {
             }
         }
         let from = FabricAddress {
-            port: greeting.streams[0].address,
+            port: greeting.streams[0].0.address,
             greeter: greeting.greeter,
         };
         let number = match self.enter(&from, greeting.from, greeting.answer_secret) {
@@ -248,8 +250,9 @@ impl Fabric {
                     connection.streams.len()
                 )));
             }
-            for (stream, remote) in connection.streams.iter_mut().zip(&greeting.streams) {
+            for (stream, (remote, rail)) in connection.streams.iter_mut().zip(&greeting.streams) {
                 let Some(stream) = stream else { continue };
+                stream.rail_there = usize::from(*rail).min(RAILS - 1);
                 if stream.pair.state() == QueuePairState::Initialised {
                     stream
                         .pair

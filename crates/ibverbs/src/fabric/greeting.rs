@@ -23,9 +23,9 @@ pub(super) const STREAMS: usize = 8;
 pub const HELLO: usize = 128;
 
 const MAGIC: [u8; 4] = *b"lmgr";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const FIXED: usize = 56;
-const STREAM: usize = 26;
+const STREAM: usize = 27;
 
 /// Bytes of the longest greeting; every network's packets are longer.
 pub(super) const LONGEST: usize = FIXED + STREAMS * STREAM + HELLO;
@@ -51,8 +51,8 @@ pub(super) struct Greeting {
     pub(super) ready: bool,
     /// Bytes of the largest packet that it takes.
     pub(super) packet_bytes: u32,
-    /// Its queue pairs for this connection.
-    pub(super) streams: Vec<RemoteQueuePair>,
+    /// Its queue pairs for this connection, each with its rail there.
+    pub(super) streams: Vec<(RemoteQueuePair, u8)>,
     /// For the layer above.
     pub(super) hello: Vec<u8>,
 }
@@ -72,13 +72,12 @@ impl Greeting {
         for word in [self.attempt, self.heard, self.packet_bytes, self.greeter] {
             out.extend(word.to_le_bytes());
         }
-        for stream in &self.streams {
+        for (stream, rail) in &self.streams {
             out.extend(stream.address.gid.0);
             out.extend(stream.address.lid.to_le_bytes());
             out.extend(&stream.number.to_le_bytes()[..3]);
             out.extend(&stream.first_packet.to_le_bytes()[..3]);
-            out.push(stream.reads);
-            out.push(0);
+            out.extend([stream.reads, stream.mtu, *rail]);
         }
         out.extend(&self.hello);
         out
@@ -110,7 +109,7 @@ impl Greeting {
             rest = left;
             let mut gid = [0; 16];
             gid.copy_from_slice(&bytes[..16]);
-            streams.push(RemoteQueuePair {
+            let pair = RemoteQueuePair {
                 address: PortAddress {
                     gid: Gid(gid),
                     lid: u16::from_le_bytes([bytes[16], bytes[17]]),
@@ -118,7 +117,9 @@ impl Greeting {
                 number: u32::from_le_bytes([bytes[18], bytes[19], bytes[20], 0]),
                 first_packet: u32::from_le_bytes([bytes[21], bytes[22], bytes[23], 0]),
                 reads: bytes[24],
-            });
+                mtu: bytes[25],
+            };
+            streams.push((pair, bytes[26]));
         }
         // An adapter may have padded the datagram; what is behind the hello is not looked at.
         let hello = rest.get(..hello)?.to_vec();
@@ -156,14 +157,22 @@ mod tests {
     use super::*;
 
     fn greeting() -> impl Strategy<Value = Greeting> {
-        let stream = (any::<[u8; 16]>(), any::<u16>(), 0..1_u32 << 24, any::<u8>()).prop_map(
-            |(gid, lid, number, reads)| RemoteQueuePair {
-                address: PortAddress { gid: Gid(gid), lid },
-                number,
-                first_packet: number ^ 0x55,
-                reads,
-            },
-        );
+        let stream = (
+            any::<[u8; 16]>(),
+            any::<u16>(),
+            0..1_u32 << 24,
+            any::<[u8; 3]>(),
+        )
+            .prop_map(|(gid, lid, number, [reads, mtu, rail])| {
+                let pair = RemoteQueuePair {
+                    address: PortAddress { gid: Gid(gid), lid },
+                    number,
+                    first_packet: number ^ 0x55,
+                    reads,
+                    mtu,
+                };
+                (pair, rail)
+            });
         (
             any::<[u64; 4]>(),
             any::<[u32; 3]>(),

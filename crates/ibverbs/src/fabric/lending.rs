@@ -76,10 +76,9 @@ impl Fabric {
             word.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(word)
         };
-        let keys = word(8);
         let ring = RingOut::new(
             word(0),
-            [keys as u32, (keys >> 32) as u32],
+            word(8),
             u16::from_le_bytes([bytes[16], bytes[17]]),
             u16::from_le_bytes([bytes[18], bytes[19]]),
         );

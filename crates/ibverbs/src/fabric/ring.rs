@@ -34,9 +34,9 @@ pub(super) const FRAME: usize = 8;
 /// The writing end's account.
 #[derive(Debug)]
 pub(super) struct RingOut {
-    /// Where the peer's ring lies, and its key on each rail.
+    /// Where the peer's ring lies, and its keys, as a word (`spread`).
     pub(super) start: u64,
-    pub(super) keys: [u32; 2],
+    pub(super) keys: u64,
     slots: u16,
     slot_bytes: u16,
     next: u16,
@@ -47,7 +47,7 @@ pub(super) struct RingOut {
 
 impl RingOut {
     /// `None` for numbers that make no sense.
-    pub(super) fn new(start: u64, keys: [u32; 2], slots: u16, slot_bytes: u16) -> Option<Self> {
+    pub(super) fn new(start: u64, keys: u64, slots: u16, slot_bytes: u16) -> Option<Self> {
         let sane = slots > 0 && usize::from(slot_bytes) > FRAME + HEADER;
         start
             .checked_add(u64::from(slots) * u64::from(slot_bytes))
@@ -206,7 +206,7 @@ mod tests {
         fn packets_go_round_with_credits(lengths in proptest::collection::vec(HEADER..100_usize, 1..200), batch in 1..9_usize) {
             let (slots, slot_bytes) = (8_u16, 128_u16);
             let mut memory = Bytes::zeroed(RingIn::bytes(slots, slot_bytes)).unwrap();
-            let mut out = RingOut::new(0, [0; 2], slots, slot_bytes).unwrap();
+            let mut out = RingOut::new(0, 0, slots, slot_bytes).unwrap();
             let mut reader = RingIn::new(slots, slot_bytes);
             let mut got = Vec::new();
             for group in lengths.chunks(batch) {

@@ -1,6 +1,7 @@
 //! A message goes into a packet, and the packet to the peer.
 
 use super::connection::{OpenPacket, Posted, Stream};
+use super::spread::key_of;
 use super::{ConnectionId, Fabric, SendRefused};
 use crate::objects::{LocalSlice, RemoteMemory, SendKind, SendWork};
 use crate::packet::{Form, NoRoom, Packing};
@@ -191,7 +192,7 @@ impl Fabric {
                 let framed = self.packets.frame(buffer, len as usize);
                 let remote = RemoteMemory {
                     start,
-                    key: keys[rail.min(1)],
+                    key: key_of(keys, stream.rail_there),
                 };
                 let slice = self.packets.framed(buffer, rail, framed);
                 (SendKind::Write(remote), slice)

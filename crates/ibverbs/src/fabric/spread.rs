@@ -72,9 +72,9 @@ impl Spread {
     }
 }
 
-/// The key for one rail out of a word of [`Spread::remote_keys`].
+/// The key for one of its owner's rails out of a word of [`Spread::remote_keys`].
 pub(super) fn key_of(keys: u64, rail: usize) -> u32 {
-    (keys >> (32 * rail.min(RAILS - 1))) as u32
+    (keys >> (32 * rail)) as u32
 }
 
 /// Bytes before and behind each packet, where the words that frame it in a ring's slot stand

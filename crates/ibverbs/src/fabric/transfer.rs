@@ -174,7 +174,7 @@ impl Fabric {
             };
             let remote = RemoteMemory {
                 start: transfer.remote_start.wrapping_add(part.at),
-                key: key_of(transfer.remote_keys, stream.rail),
+                key: key_of(transfer.remote_keys, stream.rail_there),
             };
             let work = SendWork {
                 id: work_id(number, place, stream.next),

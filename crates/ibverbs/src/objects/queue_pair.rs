@@ -62,6 +62,8 @@ pub struct RemoteQueuePair {
     pub first_packet: u32,
     /// RDMA reads that it answers at a time.
     pub reads: u8,
+    /// Bytes of the largest packet that its port takes, as `ibv_mtu` counts: 1 is 256, 5 is 4096.
+    pub mtu: u8,
 }
 
 /// A queue pair with a shared receive queue.
@@ -187,7 +189,8 @@ impl QueuePair {
         }
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTR;
-        attr.path_mtu = self.port.mtu;
+        // Both ends come to the same: a larger packet than an end expects breaks the connection.
+        attr.path_mtu = self.port.mtu.min(to.mtu.max(1).into());
         attr.dest_qp_num = to.number;
         attr.rq_psn = to.first_packet & 0xff_ffff;
         attr.max_dest_rd_atomic = self.reads;
@@ -333,6 +336,7 @@ impl QueuePair {
             number: self.number(),
             first_packet: self.first_packet,
             reads: self.reads,
+            mtu: self.port.mtu as u8,
         }
     }
 

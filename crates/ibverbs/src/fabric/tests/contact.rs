@@ -1,7 +1,10 @@
 //! First contact: greetings that are late, come twice, or belong to an attempt that is over.
 
-use super::{Side, on, settle};
+use super::{Side, on, pair, settle};
+use crate::fabric::{ConnectionId, FabricSettings, RemoteRange};
+use crate::fake::ibv_mtu::{IBV_MTU_1024, IBV_MTU_2048};
 use crate::fake::{Nature, adapters, net};
+use crate::objects::Access;
 
 /// The answer to an attempt that is over names queue pairs which the peer has connected to those
 /// of that attempt.
@@ -92,4 +95,71 @@ fn a_connection_outlasts_an_attempt_of_the_peer() {
     settle(&mut [&mut a, &mut b]);
     assert_eq!((a.connected, a.failed), (vec![second], vec![]));
     assert_eq!((b.connected, b.failed), (vec![back], vec![]));
+}
+
+/// Adapters of two speeds often have two maximum transfer units.
+#[test]
+fn both_ends_send_packets_that_both_take() {
+    let small = Nature {
+        mtu: IBV_MTU_1024,
+        ..Nature::PLAIN
+    };
+    let larger = Nature {
+        mtu: IBV_MTU_2048,
+        ..Nature::PLAIN
+    };
+    adapters(&[larger, small]);
+    let ((mut a, there), (mut b, back)) = pair(on);
+    a.say(there, &[1; 4000]).expect("room");
+    b.say(back, &[2; 4000]).expect("room");
+    settle(&mut [&mut a, &mut b]);
+    assert_eq!((a.from(there).len(), b.from(back).len()), (1, 1));
+    assert!(
+        net(|net| net.told())
+            .iter()
+            .all(|told| told.mtu == IBV_MTU_1024)
+    );
+}
+
+/// With two adapters here and one there, the second stream goes from the second adapter to the
+/// only one.
+#[test]
+fn a_key_is_that_of_the_adapter_which_a_stream_leads_to() {
+    adapters(&[Nature::PLAIN; 3]);
+    let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
+        devices: match device {
+            "fake0" => vec!["fake0".to_owned(), "fake2".to_owned()],
+            device => vec![device.to_owned()],
+        },
+        streams: 2,
+        stripe_bytes: 4096,
+        ..on(device)
+    });
+    read_all(&mut a, there, &mut b);
+    read_all(&mut b, back, &mut a);
+}
+
+/// One reads long memory of the other, by all streams.
+fn read_all(reader: &mut Side, from: ConnectionId, owner: &mut Side) {
+    const LEN: usize = 40_000;
+    let mut theirs: Vec<u8> = (0..LEN).map(|at| (at % 251) as u8).collect();
+    let mut ours = vec![0; LEN];
+    let (start, into) = (theirs.as_mut_ptr(), ours.as_mut_ptr());
+    // SAFETY: both outlive their registrations, and nobody looks at them before the end.
+    let (offered, into) = unsafe {
+        let offered = owner.fabric.register(start, LEN, Access::REMOTE_READ);
+        let into = reader.fabric.register(into, LEN, Access::LOCAL);
+        (offered.expect("registered"), into.expect("registered"))
+    };
+    let remote = RemoteRange {
+        start: offered.start(),
+        keys: offered.remote_keys(),
+    };
+    // SAFETY: as above.
+    let begun = unsafe { reader.fabric.read(from, remote, &into, 0, LEN, 3) };
+    begun.expect("it begins");
+    settle(&mut [reader, owner]);
+    assert_eq!(reader.transferred, [Ok(())]);
+    drop((offered, into));
+    assert!(ours == theirs);
 }
