@@ -89,6 +89,9 @@ impl Net {
         let mut at = 0;
         while at < self.pairs.len() {
             while self.pairs[at].told.state == ibv_qp_state::IBV_QPS_RTS && self.step(at) {}
+            if self.pairs[at].told.state == ibv_qp_state::IBV_QPS_ERR {
+                self.flush(at);
+            }
             at += 1;
         }
     }
