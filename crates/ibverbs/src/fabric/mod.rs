@@ -44,6 +44,7 @@ pub use greeting::any_greeting;
 pub use limic_fabric::{
     ConnectionFailure, ConnectionId, Counts, Event, Inbox, RemoteRange, SendRefused, TransferError,
 };
+use rustix::time::{ClockId, Timespec, clock_gettime};
 pub use settings::{FabricSettings, Keep};
 pub use spread::Spread;
 
@@ -101,7 +102,8 @@ pub struct Fabric {
     rings_granted: u16,
     counts: Counts,
     scratch: Vec<u8>,
-    polls: u32,
+    /// What the coarse clock said at the last poll, and the time then.
+    tick: Timespec,
     looked_at: Instant,
 }
 
@@ -159,7 +161,7 @@ impl Fabric {
             rings_granted: 0,
             counts: Counts::default(),
             scratch: Vec::new(),
-            polls: 0,
+            tick: clock_gettime(ClockId::MonotonicCoarse),
             looked_at: Instant::now(),
         })
     }
@@ -294,8 +296,10 @@ impl Fabric {
             return Some(Event::Messages);
         }
         self.take_completions();
-        self.polls = self.polls.wrapping_add(1);
-        if self.polls % 256 == 0 {
+        // This clock moves with the kernel's ticks and is cheap to read.
+        let tick = clock_gettime(ClockId::MonotonicCoarse);
+        if tick != self.tick {
+            self.tick = tick;
             self.look_at_the_clock();
         }
         if let Some(event) = self.events.pop_front() {

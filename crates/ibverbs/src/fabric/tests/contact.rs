@@ -1,7 +1,11 @@
 //! First contact: greetings that are late, come twice, or belong to an attempt that is over.
 
+use core::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
 use super::{Side, on, pair, settle};
-use crate::fabric::{ConnectionId, FabricSettings, RemoteRange};
+use crate::fabric::{ConnectionFailure, ConnectionId, FabricAddress, FabricSettings, RemoteRange};
 use crate::fake::ibv_mtu::{IBV_MTU_1024, IBV_MTU_2048};
 use crate::fake::{Nature, adapters, net};
 use crate::objects::Access;
@@ -162,4 +166,32 @@ fn read_all(reader: &mut Side, from: ConnectionId, owner: &mut Side) {
     assert_eq!(reader.transferred, [Ok(())]);
     drop((offered, into));
     assert!(ours == theirs);
+}
+
+/// A program that computes polls seldom, and its time runs on.
+#[test]
+fn an_attempt_ends_by_time_and_not_by_polls() {
+    adapters(&[Nature::PLAIN]);
+    let impatient = FabricSettings {
+        greeting: Duration::from_millis(1),
+        ..on("fake0")
+    };
+    let mut a = Side::open(1, impatient);
+    let nobody = FabricAddress {
+        greeter: 99,
+        ..a.fabric.address()
+    };
+    a.fabric.connect(&nobody, 2, 2).expect("it begins");
+    let clock = || clock_gettime(ClockId::MonotonicCoarse);
+    for _ in 0..10 {
+        let tick = clock();
+        while clock() == tick {
+            std::hint::spin_loop();
+        }
+        a.progress();
+    }
+    let [(_, ConnectionFailure::Unreachable(why))] = &a.failed[..] else {
+        panic!("{:?}", a.failed);
+    };
+    assert!(why.contains("LIMIC_VERBS_GREETING_MS"), "{why}");
 }
