@@ -16,7 +16,8 @@ pub(super) const RAILS: usize = 2;
 /// Receives of the shared queue have this bit in their number, with the buffer below.
 pub(super) const RECEIVE: u64 = 1 << 63;
 
-/// Bytes that are worth putting into a work request itself.
+/// Bytes that are worth putting into a work request itself. Adapters say how many they take by
+/// refusing more.
 const INLINE: u32 = 220;
 
 #[derive(Debug)]
@@ -121,22 +122,36 @@ impl Rail {
         }
     }
 
-    pub(super) fn queue_pair(&self, settings: &FabricSettings) -> Result<QueuePair, VerbsError> {
+    pub(super) fn queue_pair(
+        &mut self,
+        settings: &FabricSettings,
+    ) -> Result<QueuePair, VerbsError> {
         let first_packet = getrandom::u32().unwrap_or(1);
-        QueuePair::new(
-            &self.domain,
-            &self.queue,
-            &self.receives,
-            self.port,
-            first_packet,
-            QueuePairSettings {
-                send_entries: settings.send_entries.into(),
-                slices: 1,
-                inline_bytes: self.inline_bytes,
-                retries: settings.retries,
-                timeout: settings.timeout,
-            },
-        )
+        let mut inline_bytes = self.inline_bytes;
+        loop {
+            let made = QueuePair::new(
+                &self.domain,
+                &self.queue,
+                &self.receives,
+                self.port,
+                first_packet,
+                QueuePairSettings {
+                    send_entries: settings.send_entries.into(),
+                    slices: 1,
+                    inline_bytes,
+                    retries: settings.retries,
+                    timeout: settings.timeout,
+                },
+            );
+            match made {
+                Err(VerbsError::Call { .. }) if inline_bytes > 0 => inline_bytes /= 2,
+                Ok(pair) => {
+                    self.inline_bytes = inline_bytes;
+                    return Ok(pair);
+                }
+                error => return error,
+            }
+        }
     }
 }
 

@@ -109,7 +109,24 @@ fn pair(settings: impl Fn(&str) -> FabricSettings) -> ((Side, ConnectionId), (Si
 
 #[test]
 fn messages_of_all_lengths_come_in_order_both_ways() {
-    adapters(&[Nature::PLAIN; 2]);
+    stream_both_ways(&[Nature::PLAIN; 2]);
+}
+
+/// Adapters take 220 bytes in a request, or 101, or none.
+#[test]
+fn adapters_that_take_few_bytes_in_a_request_are_used() {
+    for inline_bytes in [0, 101] {
+        let few = Nature {
+            inline_bytes,
+            ..Nature::PLAIN
+        };
+        stream_both_ways(&[few, Nature::PLAIN]);
+    }
+}
+
+/// Messages of many lengths go both ways between two endpoints on adapters like these.
+fn stream_both_ways(natures: &[Nature; 2]) {
+    adapters(natures);
     let ((mut a, there), (mut b, back)) = pair(on);
     let text = |number: usize| vec![number as u8; [0, 8, 200, 3000][number % 4]];
     let (mut sent, mut answered) = (0, 0);
