@@ -71,6 +71,11 @@ impl Fabric {
         drop(pair);
         while let Ok(true) = self.look_at_queue(rail) {}
         self.by_pair.remove(&(rail, number));
+        let arrived = &self.arrived;
+        self.rails[rail].receives.gone(number, |buffer| {
+            let mut arrived = arrived.iter();
+            arrived.any(|it| it.rail == rail && it.buffer == buffer)
+        });
         posted
     }
 

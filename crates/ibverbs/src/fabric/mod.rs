@@ -22,6 +22,7 @@ mod greeter;
 mod greeting;
 mod lending;
 mod rail;
+mod receives;
 mod receiving;
 mod ring;
 mod sending;

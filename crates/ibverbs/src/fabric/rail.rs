@@ -4,17 +4,15 @@ use std::sync::Arc;
 
 use super::FabricSettings;
 use super::greeter::DATAGRAMS;
+use super::receives::Receives;
 use crate::VerbsError;
 use crate::objects::{
-    Access, Bytes, CompletionQueue, Context, Device, LocalSlice, MemoryRegion, Notifier, Port,
-    ProtectionDomain, QueuePair, QueuePairSettings, SharedReceiveQueue, devices,
+    CompletionQueue, Context, Device, Notifier, Port, ProtectionDomain, QueuePair,
+    QueuePairSettings, devices,
 };
 
 /// Most rails: their keys for one slice of memory travel in one 64-bit word.
 pub(super) const RAILS: usize = 2;
-
-/// Receives of the shared queue have this bit in their number, with the buffer below.
-pub(super) const RECEIVE: u64 = 1 << 63;
 
 /// Bytes that are worth putting into a work request itself. Adapters say how many they take by
 /// refusing more.
@@ -22,14 +20,11 @@ const INLINE: u32 = 220;
 
 #[derive(Debug)]
 pub(super) struct Rail {
-    // Dropped in this order: the queues before the memory that they may still fill.
-    pub(super) receives: Arc<SharedReceiveQueue>,
+    pub(super) receives: Receives,
     pub(super) queue: Arc<CompletionQueue>,
     pub(super) notifier: Arc<Notifier>,
-    pub(super) buffers: MemoryRegion<Bytes>,
     pub(super) port: Port,
     pub(super) domain: Arc<ProtectionDomain>,
-    packet_bytes: usize,
     inline_bytes: u32,
     /// Room in the completion queue.
     completions: u32,
@@ -54,25 +49,15 @@ impl Rail {
             .clamp(1024, 65_536)
             .min(context.limits().completions);
         let queue = CompletionQueue::new(&context, entries, Some(&notifier))?;
-        let receives = SharedReceiveQueue::new(&domain, settings.receives)?;
-        let packet_bytes = settings.packet_bytes as usize;
-        let bytes = packet_bytes * settings.receives as usize;
-        let buffers = MemoryRegion::new(&domain, Bytes::zeroed(bytes)?, Access::LOCAL)?;
-        let rail = Self {
-            receives,
+        Ok(Self {
+            receives: Receives::new(&domain, settings)?,
             queue,
             notifier,
-            buffers,
             port,
             domain,
-            packet_bytes,
             inline_bytes: INLINE,
             completions: entries,
-        };
-        for buffer in 0..settings.receives {
-            rail.post_receive(buffer)?;
-        }
-        Ok(rail)
+        })
     }
 
     /// Has room for the completions of so many queue pairs, all of whose work may end before the
@@ -85,7 +70,7 @@ impl Rail {
         let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
         let needed = pairs
             .saturating_mul(settings.send_entries.into())
-            .saturating_add(settings.receives)
+            .saturating_add(self.receives.most(pairs))
             .saturating_add(DATAGRAMS);
         if needed <= self.completions {
             return Ok(());
@@ -98,30 +83,6 @@ impl Rail {
         Ok(())
     }
 
-    /// Lends a receive buffer to the adapter.
-    pub(super) fn post_receive(&self, buffer: u32) -> Result<(), VerbsError> {
-        let at = buffer as usize * self.packet_bytes;
-        let Some(slice) = LocalSlice::of(self.buffers.registration(), at, self.packet_bytes) else {
-            return Ok(());
-        };
-        // SAFETY: the buffer was posted at the start, or its receive has completed and its bytes
-        // were copied out; the region outlives the queue (field order), and nothing but
-        // `copy_packet` looks at it.
-        unsafe { self.receives.post(RECEIVE | u64::from(buffer), slice) }
-    }
-
-    /// Copies a received packet out of its buffer.
-    pub(super) fn copy_packet(&self, buffer: u32, len: u32, into: &mut Vec<u8>) {
-        let at = buffer as usize * self.packet_bytes;
-        let room = self.buffers.registration().len();
-        let len = (len as usize).min(self.packet_bytes);
-        into.clear();
-        if at <= room && len <= room - at {
-            into.resize(len, 0);
-            self.buffers.memory().read(at, into);
-        }
-    }
-
     pub(super) fn queue_pair(
         &mut self,
         settings: &FabricSettings,
@@ -132,7 +93,7 @@ impl Rail {
             let made = QueuePair::new(
                 &self.domain,
                 &self.queue,
-                &self.receives,
+                self.receives.queue(),
                 self.port,
                 first_packet,
                 QueuePairSettings {
@@ -147,6 +108,7 @@ impl Rail {
                 Err(VerbsError::Call { .. }) if inline_bytes > 0 => inline_bytes /= 2,
                 Ok(pair) => {
                     self.inline_bytes = inline_bytes;
+                    self.receives.equip(&pair)?;
                     return Ok(pair);
                 }
                 error => return error,

@@ -1,8 +1,8 @@
 //! Packets come out in the order of the connection, whatever way they took.
 
-use super::connection::Posted;
+use super::connection::{Posted, Stream};
 use super::greeter::DATAGRAM;
-use super::rail::RECEIVE;
+use super::receives::RECEIVE;
 use super::ring::{Pause, Slot};
 use super::sending::{
     CREDITS, GOODBYE, LEND_RING, OWN_KINDS, PAUSE_RING, RESUME_RING, RING_PAUSED,
@@ -141,9 +141,18 @@ impl Fabric {
                 self.arrived.push_front(arrived);
                 return false;
             }
-            let rail = &self.rails[arrived.rail];
-            rail.copy_packet(arrived.buffer, arrived.len, inbox.bytes_mut());
-            if let Err(error) = rail.post_receive(arrived.buffer) {
+            let receives = &mut self.rails[arrived.rail].receives;
+            receives.copy(arrived.buffer, arrived.len, inbox.bytes_mut());
+            let holder = receives.holder(arrived.buffer);
+            let connections = &self.connections;
+            let lent = receives.lend(arrived.buffer, || {
+                let mut streams = connections.get(&owner?)?.streams.iter().flatten();
+                let is_it = |stream: &&Stream| {
+                    stream.rail == arrived.rail && stream.pair.number() == holder
+                };
+                streams.find(is_it).map(|stream| &stream.pair)
+            });
+            if let Err(error) = lent {
                 tracing::error!("a receive buffer is lost: {error}");
             }
             let Some(number) = owner else { continue };

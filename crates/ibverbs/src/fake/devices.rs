@@ -10,7 +10,7 @@ use super::{gone, made, on};
 pub(crate) unsafe fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     let list: Vec<*mut ibv_device> = net(|net| {
         let devices = net.devices.iter_mut();
-        devices.map(|device| &raw mut **device).collect()
+        devices.map(|device| &raw mut *device).collect()
     });
     // SAFETY: room for the answer.
     unsafe { *count = list.len() as c_int };
@@ -32,7 +32,7 @@ pub(crate) unsafe fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_contex
     let context = made(|context: &mut ibv_context| context.device = device);
     net(|net| {
         let mut devices = net.devices.iter();
-        let number = devices.position(|it| std::ptr::eq(&**it, device));
+        let number = devices.position(|it| std::ptr::eq(it, device));
         let number = number.expect("a device of this test");
         net.owners.insert(context as usize, number);
     });

@@ -27,7 +27,7 @@ impl Datagram {
 #[derive(Default)]
 pub(crate) struct Net {
     pub(crate) natures: Vec<Nature>,
-    pub(super) devices: Vec<Box<ibv_device>>,
+    pub(super) devices: Vec<ibv_device>,
     /// Handles of what belongs to a device, and the device.
     pub(super) owners: BTreeMap<usize, usize>,
     pub(super) ways: BTreeMap<usize, ibv_ah_attr>,
@@ -78,7 +78,12 @@ impl Net {
             + own.map(|pair| pair.own.len()).sum::<usize>()
     }
 
-    /// Lets the datagrams that are held on their way; those that come first, as `order` says.
+    /// Registrations that live.
+    pub(crate) fn registered(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// Lets this one of the datagrams that are held go on.
     pub(crate) fn let_go(&mut self, number: usize) {
         let datagram = self.held.remove(number);
         self.land(datagram);

@@ -33,6 +33,6 @@ pub use domain::ProtectionDomain;
 pub use library::available;
 pub use memory::{Access, Bytes, MemoryRegion, Registration, StableBytes};
 pub use port::{Gid, LinkLayer, Port, PortAddress};
-pub use queue_pair::{QueuePair, QueuePairSettings, QueuePairState, RemoteQueuePair};
+pub use queue_pair::{QueuePair, QueuePairSettings, QueuePairState, ReceiveQueue, RemoteQueuePair};
 pub use shared_receive::SharedReceiveQueue;
 pub use work::{LocalSlice, RemoteMemory, SendKind, SendWork};

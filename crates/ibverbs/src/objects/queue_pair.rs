@@ -11,7 +11,7 @@ use super::completion::CompletionQueue;
 use super::domain::ProtectionDomain;
 use super::port::{Port, PortAddress};
 use super::shared_receive::SharedReceiveQueue;
-use super::work::{SendKind, SendWork};
+use super::work::{LocalSlice, SendKind, SendWork};
 use crate::VerbsError;
 use crate::error::leaked;
 
@@ -66,7 +66,16 @@ pub struct RemoteQueuePair {
     pub mtu: u8,
 }
 
-/// A queue pair with a shared receive queue.
+/// Where a queue pair takes its receives from.
+#[derive(Clone, Copy, Debug)]
+pub enum ReceiveQueue<'a> {
+    /// The queue that it shares with others.
+    Shared(&'a Arc<SharedReceiveQueue>),
+    /// A queue of its own with so many entries.
+    Own(u32),
+}
+
+/// A queue pair.
 #[derive(Debug)]
 pub struct QueuePair {
     raw: NonNull<sys::ibv_qp>,
@@ -78,7 +87,7 @@ pub struct QueuePair {
     timeout: u8,
     inline_bytes: u32,
     _queue: Arc<CompletionQueue>,
-    _receives: Arc<SharedReceiveQueue>,
+    _receives: Option<Arc<SharedReceiveQueue>>,
     domain: Arc<ProtectionDomain>,
 }
 
@@ -101,7 +110,7 @@ impl QueuePair {
     pub fn new(
         domain: &Arc<ProtectionDomain>,
         queue: &Arc<CompletionQueue>,
-        receives: &Arc<SharedReceiveQueue>,
+        receives: ReceiveQueue<'_>,
         port: Port,
         first_packet: u32,
         settings: QueuePairSettings,
@@ -124,16 +133,20 @@ impl QueuePair {
                 });
             }
         }
+        let (shared, own) = match receives {
+            ReceiveQueue::Shared(queue) => (Some(queue), 0),
+            ReceiveQueue::Own(entries) => (None, entries),
+        };
         let mut attr = sys::ibv_qp_init_attr {
             qp_context: std::ptr::null_mut(),
             send_cq: queue.raw(),
             recv_cq: queue.raw(),
-            srq: receives.raw(),
+            srq: shared.map_or(std::ptr::null_mut(), |queue| queue.raw()),
             cap: sys::ibv_qp_cap {
                 max_send_wr: settings.send_entries.max(1),
-                max_recv_wr: 0,
+                max_recv_wr: own,
                 max_send_sge: settings.slices.max(1),
-                max_recv_sge: 0,
+                max_recv_sge: own.min(1),
                 max_inline_data: settings.inline_bytes,
             },
             qp_type: sys::ibv_qp_type::IBV_QPT_RC,
@@ -152,7 +165,7 @@ impl QueuePair {
             timeout: settings.timeout.min(31),
             inline_bytes: attr.cap.max_inline_data,
             _queue: Arc::clone(queue),
-            _receives: Arc::clone(receives),
+            _receives: shared.cloned(),
             domain: Arc::clone(domain),
         };
         pair.initialise()?;
@@ -321,6 +334,19 @@ impl QueuePair {
         VerbsError::check("ibv_post_send", returned)
     }
 
+    /// Adds a receive to its own queue.
+    ///
+    /// # Errors
+    /// [`VerbsError::Call`] if that is full, or another one's.
+    ///
+    /// # Safety
+    /// The slice's memory stays registered and is left alone until the receive completes, or this
+    /// queue pair is destroyed.
+    pub unsafe fn post_receive(&self, id: u64, slice: LocalSlice) -> Result<(), VerbsError> {
+        // SAFETY: a live queue pair; the rest is the caller's promise.
+        unsafe { receive(self.raw, id, slice) }
+    }
+
     /// Its number, for the peer.
     #[must_use]
     pub fn number(&self) -> u32 {
@@ -351,6 +377,29 @@ impl QueuePair {
     pub fn inline_bytes(&self) -> u32 {
         self.inline_bytes
     }
+}
+
+/// Adds a receive to the own queue of a queue pair, of either kind.
+///
+/// # Safety
+/// The queue pair is alive. The slice's memory stays registered and is left alone until the receive
+/// completes, or the queue pair is destroyed.
+pub(super) unsafe fn receive(
+    pair: NonNull<sys::ibv_qp>,
+    id: u64,
+    slice: LocalSlice,
+) -> Result<(), VerbsError> {
+    let mut slice = slice.raw();
+    let mut work = sys::ibv_recv_wr {
+        wr_id: id,
+        next: std::ptr::null_mut(),
+        sg_list: &raw mut slice,
+        num_sge: 1,
+    };
+    let mut bad = std::ptr::null_mut();
+    // SAFETY: a live queue pair; the request and its list live during the call.
+    let returned = unsafe { sys::ibv_post_recv(pair.as_ptr(), &raw mut work, &raw mut bad) };
+    VerbsError::check("ibv_post_recv", returned)
 }
 
 /// Moves a queue pair that is alive, of either kind, to what the fields named by the mask say.

@@ -59,3 +59,36 @@ fn receives_of_a_connection_that_ends_are_lent_again() {
         assert_eq!(a.came, []);
     }
 }
+
+/// Queue pairs with receives of their own leave them to the next ones.
+#[test]
+fn own_receives_of_a_connection_are_the_next_ones() {
+    for cleans in [false, true] {
+        adapters(
+            &[Nature {
+                shared_receives: 0,
+                cleans,
+                ..Nature::PLAIN
+            }; 2],
+        );
+        let ((mut a, mut there), (mut b, mut back)) = pair(on);
+        let mut registered = Vec::new();
+        for number in 0..5 {
+            for _ in 0..5 {
+                b.say(back, &[number; 600]).expect("room");
+                b.progress();
+            }
+            a.fabric.disconnect(there);
+            there = a.connect(&b);
+            settle(&mut [&mut a, &mut b]);
+            back = *b.connected.last().expect("it was connected");
+            registered.push(net(|net| net.registered()));
+        }
+        a.say(there, b"on").expect("room");
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(b.from(back), [b"on"]);
+        assert_eq!(net(|net| net.lent(0)), 10);
+        // Those of a connection are read, if at all, after the next one is made.
+        assert_eq!(registered[1..], [registered[0]; 4]);
+    }
+}

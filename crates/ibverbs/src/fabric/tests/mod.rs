@@ -124,6 +124,17 @@ fn adapters_that_take_few_bytes_in_a_request_are_used() {
     }
 }
 
+#[test]
+fn adapters_without_shared_receives_are_used() {
+    for shared_receives in [0, 20] {
+        let few = Nature {
+            shared_receives,
+            ..Nature::PLAIN
+        };
+        stream_both_ways(&[few, Nature::PLAIN]);
+    }
+}
+
 /// Messages of many lengths go both ways between two endpoints on adapters like these.
 fn stream_both_ways(natures: &[Nature; 2]) {
     adapters(natures);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use limic_ibverbs::VerbsError;
 use limic_ibverbs::objects::{
-    CompletionQueue, Context, Port, ProtectionDomain, QueuePair, QueuePairSettings,
+    CompletionQueue, Context, Port, ProtectionDomain, QueuePair, QueuePairSettings, ReceiveQueue,
     SharedReceiveQueue, devices,
 };
 
@@ -84,7 +84,7 @@ impl Bench {
             QueuePair::new(
                 &self.domain,
                 &self.queue,
-                &self.receives,
+                ReceiveQueue::Shared(&self.receives),
                 self.port,
                 1,
                 settings,
