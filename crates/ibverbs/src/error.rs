@@ -13,7 +13,7 @@ pub enum VerbsError {
     NoLibrary(String),
     /// The library is there and finds no device.
     #[error(
-        "libibverbs finds no device ({0}): is there an InfiniBand, RoCE or iWARP adapter with its driver, or a soft one \
+        "libibverbs finds no device ({0}): is there an InfiniBand or RoCE adapter with its driver, or a soft one \
          (rdma link add rxe0 type rxe netdev NAME), and the provider's library?"
     )]
     NoDevice(String),

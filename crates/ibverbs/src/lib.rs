@@ -1,5 +1,5 @@
-//! Reliable connections over libibverbs that stay small: InfiniBand, RoCE and iWARP by the same
-//! calls, and nothing that knows one vendor.
+//! Reliable connections over libibverbs that stay small: InfiniBand and RoCE by the same calls,
+//! and nothing that knows one vendor.
 //!
 //! - [`objects`]: the verbs as safe values: devices, memory, queues, queue pairs.
 //! - [`fabric`]: all connections of an endpoint: contact, packets, transfers, failure.

@@ -25,10 +25,12 @@ pub(crate) use rdma_sys::*;
 pub(crate) fn adapters(natures: &[Nature]) {
     net(|net| {
         net.natures = natures.to_vec();
-        net.devices = (0..natures.len())
-            .map(|number| {
+        net.devices = (0..)
+            .zip(natures)
+            .map(|(number, nature): (usize, _)| {
                 // SAFETY: all-zero bytes are a value of this plain C struct.
                 let mut device: ibv_device = unsafe { std::mem::zeroed() };
+                device.transport_type = nature.transport;
                 let name = format!("fake{number}");
                 for (to, from) in device.name.iter_mut().zip(name.bytes()) {
                     *to = from as c_char;

@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 
-use rdma_sys::{ibv_ah_attr, ibv_mtu, ibv_qp_state, ibv_wc, ibv_wr_opcode as asked};
+use rdma_sys::{
+    ibv_ah_attr, ibv_mtu, ibv_qp_state, ibv_transport_type, ibv_wc, ibv_wr_opcode as asked,
+};
 
 /// What an adapter can do, and how it does it.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +16,7 @@ pub(crate) struct Nature {
     /// The end of a queue pair deletes what is still in its completion queue, as with mlx5.
     pub(crate) cleans: bool,
     pub(crate) mtu: ibv_mtu::Type,
+    pub(crate) transport: ibv_transport_type::Type,
     /// InfiniBand, else RoCE.
     pub(crate) infiniband: bool,
     /// What the port says of itself (`IBV_QPF_GRH_REQUIRED`).
@@ -26,6 +29,7 @@ impl Nature {
         shared_receives: 4096,
         cleans: false,
         mtu: ibv_mtu::IBV_MTU_4096,
+        transport: ibv_transport_type::IBV_TRANSPORT_IB,
         infiniband: false,
         port_flags: 0,
     };

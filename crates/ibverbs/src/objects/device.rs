@@ -214,6 +214,13 @@ impl Context {
         self.limits
     }
 
+    /// Whether it is an adapter for iWARP.
+    pub(super) fn speaks_iwarp(&self) -> bool {
+        // SAFETY: an open context, whose device lives as long.
+        let transport = unsafe { (*(*self.raw()).device).transport_type };
+        transport == sys::ibv_transport_type::IBV_TRANSPORT_IWARP
+    }
+
     /// A port of the device, counted from 1, with the address that peers reach it at.
     ///
     /// # Errors

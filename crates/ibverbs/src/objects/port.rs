@@ -29,7 +29,7 @@ impl fmt::Display for Gid {
 pub enum LinkLayer {
     /// InfiniBand: the fabric's own local identifiers.
     InfiniBand,
-    /// RoCE and iWARP: global identifiers over IP.
+    /// RoCE: global identifiers over IP.
     Ethernet,
 }
 
@@ -109,6 +109,10 @@ pub(super) fn query(context: &Context, number: u8) -> Result<Port, VerbsError> {
     };
     if attr.state != ACTIVE {
         return Err(unusable("is not active".to_owned()));
+    }
+    if context.speaks_iwarp() {
+        let why = "speaks iWARP, which has no datagrams to meet by; TCP leads over it too";
+        return Err(unusable(why.to_owned()));
     }
     let layer = if attr.link_layer == ETHERNET {
         LinkLayer::Ethernet

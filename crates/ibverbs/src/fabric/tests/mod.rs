@@ -10,7 +10,7 @@ use super::{
     ConnectionFailure, ConnectionId, Event, Fabric, FabricSettings, Inbox, SendRefused,
     TransferError,
 };
-use crate::fake::{Nature, adapters};
+use crate::fake::{Nature, adapters, ibv_transport_type};
 
 /// Rounds in which everything that can happen has happened.
 const ROUNDS: usize = 50;
@@ -133,6 +133,20 @@ fn adapters_without_shared_receives_are_used() {
         };
         stream_both_ways(&[few, Nature::PLAIN]);
     }
+}
+
+/// It has no datagrams, by which endpoints meet.
+#[test]
+fn an_adapter_for_iwarp_is_passed_over() {
+    let iwarp = Nature {
+        transport: ibv_transport_type::IBV_TRANSPORT_IWARP,
+        ..Nature::PLAIN
+    };
+    adapters(&[iwarp, Nature::PLAIN]);
+    let refused = Fabric::open(on("fake0"), 1, 2, Vec::new()).expect_err("it has no way to meet");
+    assert!(refused.to_string().contains("iWARP"), "{refused}");
+    let side = Side::open(1, FabricSettings::DEFAULT);
+    assert_eq!(side.fabric.devices().collect::<Vec<_>>(), ["fake1"]);
 }
 
 /// Messages of many lengths go both ways between two endpoints on adapters like these.
