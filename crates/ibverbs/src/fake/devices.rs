@@ -51,7 +51,9 @@ pub(crate) unsafe fn ibv_query_device_ex(
 ) -> c_int {
     let nature = net(|net| net.natures[net.owners[&(context as usize)]]);
     // SAFETY: room for the answer.
-    let plain = unsafe { &mut (*attr).orig_attr };
+    let attr = unsafe { &mut *attr };
+    attr.max_dm_size = nature.device_memory;
+    let plain = &mut attr.orig_attr;
     (plain.max_qp, plain.max_qp_wr, plain.max_sge) = (1 << 16, 1 << 14, 16);
     (plain.max_cqe, plain.phys_port_cnt) = (1 << 20, 1);
     (plain.max_qp_rd_atom, plain.max_qp_init_rd_atom) = (16, 16);

@@ -4,6 +4,7 @@
 //! order. Queue pairs get the lowest number that is free, so that numbers come again soon.
 
 mod devices;
+mod memory;
 mod net;
 mod parts;
 
@@ -15,6 +16,9 @@ pub(crate) use devices::{
     ibv_destroy_comp_channel, ibv_free_device_list, ibv_get_cq_event, ibv_get_device_list,
     ibv_get_device_name, ibv_open_device, ibv_query_device_ex, ibv_query_gid_ex, ibv_query_port,
     ibv_req_notify_cq,
+};
+pub(crate) use memory::{
+    ibv_alloc_dm, ibv_free_dm, ibv_memcpy_from_dm, ibv_memcpy_to_dm, ibv_reg_dm_mr,
 };
 pub(crate) use net::net;
 pub(crate) use parts::Nature;

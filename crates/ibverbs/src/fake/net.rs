@@ -35,6 +35,7 @@ pub(crate) struct Net {
     pub(super) shared: BTreeMap<usize, (VecDeque<Receive>, usize)>,
     pub(super) pairs: Vec<Pair>,
     pub(super) regions: BTreeMap<u32, Region>,
+    pub(super) memories: BTreeMap<usize, Vec<u8>>,
     pub(super) next_key: u32,
     /// Datagrams are kept in place of delivered.
     pub(crate) holds: bool,

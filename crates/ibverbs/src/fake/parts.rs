@@ -16,6 +16,8 @@ pub(crate) struct Nature {
     /// The end of a queue pair deletes what is still in its completion queue, as with mlx5.
     pub(crate) cleans: bool,
     pub(crate) mtu: ibv_mtu::Type,
+    /// Bytes of memory on the adapter, which copies whole words of 4 bytes.
+    pub(crate) device_memory: u64,
     pub(crate) transport: ibv_transport_type::Type,
     /// InfiniBand, else RoCE.
     pub(crate) infiniband: bool,
@@ -29,6 +31,7 @@ impl Nature {
         shared_receives: 4096,
         cleans: false,
         mtu: ibv_mtu::IBV_MTU_4096,
+        device_memory: 0,
         transport: ibv_transport_type::IBV_TRANSPORT_IB,
         infiniband: false,
         port_flags: 0,
