@@ -33,6 +33,16 @@ pub enum VerbsError {
         /// What is the matter with its ports.
         why: String,
     },
+    /// A port has not what a setting asks for.
+    #[error("port {port} of {device} {why}")]
+    Setting {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u8,
+        /// What it has not, the setting, and what there is.
+        why: String,
+    },
     /// A verbs call failed.
     #[error("{call} failed: {errno}{}", hint(*.errno))]
     Call {

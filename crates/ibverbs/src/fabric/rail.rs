@@ -38,8 +38,8 @@ impl Rail {
     ) -> Result<Self, VerbsError> {
         let context = Context::open(device)?;
         let port = match port {
-            Some(number) => context.port(number)?,
-            None => context.first_port()?,
+            Some(number) => context.port(number, &settings.port)?,
+            None => context.first_port(&settings.port)?,
         };
         let domain = ProtectionDomain::new(&context)?;
         let notifier = Notifier::new(&context)?;
@@ -121,15 +121,16 @@ impl Rail {
 pub(super) fn open_all(settings: &FabricSettings) -> Result<Vec<Rail>, VerbsError> {
     let present = devices()?;
     if settings.devices.is_empty() {
-        let mut why = Vec::new();
+        let (mut why, mut unset) = (Vec::new(), None);
         for device in &present {
             match Rail::open(device, None, settings) {
                 Ok(rail) => return Ok(vec![rail]),
+                Err(error @ VerbsError::Setting { .. }) => unset = Some(error),
                 Err(error) if present.len() == 1 => return Err(error),
                 Err(error) => why.push(format!("{}: {error}", device.name)),
             }
         }
-        return Err(VerbsError::NoDevice(why.join("; ")));
+        return Err(unset.unwrap_or(VerbsError::NoDevice(why.join("; "))));
     }
     let mut rails = Vec::new();
     for wanted in settings.devices.iter().take(RAILS) {

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::objects::PortSettings;
+
 /// Which registrations are kept for the next transfer of the same memory. Peers that were
 /// given a key can use it for as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -22,6 +24,8 @@ pub struct FabricSettings {
     /// Devices by name, in order, at most two: streams are dealt out to them in turn. `NAME:PORT`
     /// takes that port, else the first one that is up. Empty: the first device with such a port.
     pub devices: Vec<String>,
+    /// How the port of each is used.
+    pub port: PortSettings,
     /// Streams (queue pairs) to each peer, 1 to 8.
     pub streams: u8,
     /// Entries of each stream's send queue, 2 to 4096. A connection's memory grows with it.
@@ -63,6 +67,13 @@ impl FabricSettings {
     /// What users get who ask for nothing.
     pub const DEFAULT: Self = Self {
         devices: Vec::new(),
+        port: PortSettings {
+            gid_index: None,
+            partition: None,
+            service_level: 0,
+            traffic_class: 0,
+            mtu: None,
+        },
         streams: 1,
         send_entries: 10,
         coalesce: true,

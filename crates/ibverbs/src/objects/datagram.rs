@@ -111,6 +111,7 @@ impl DatagramQueue {
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = port.number;
+        attr.pkey_index = port.partition_index;
         attr.qkey = KEY;
         modify(
             raw,

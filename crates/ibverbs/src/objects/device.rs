@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::sys;
 
 use super::library;
-use super::port::{self, Port};
+use super::port::{self, Port, PortSettings};
 use crate::VerbsError;
 use crate::error::leaked;
 
@@ -224,20 +224,22 @@ impl Context {
     /// A port of the device, counted from 1, with the address that peers reach it at.
     ///
     /// # Errors
-    /// [`VerbsError::NoPort`] if it is down or has no address, [`VerbsError::Call`].
-    pub fn port(&self, number: u8) -> Result<Port, VerbsError> {
-        port::query(self, number)
+    /// [`VerbsError::NoPort`] if it is down or has no address, [`VerbsError::Setting`],
+    /// [`VerbsError::Call`].
+    pub fn port(&self, number: u8, settings: &PortSettings) -> Result<Port, VerbsError> {
+        port::query(self, number, settings)
     }
 
     /// The first port that is up.
     ///
     /// # Errors
-    /// [`VerbsError::NoPort`] with what is the matter with each.
-    pub fn first_port(&self) -> Result<Port, VerbsError> {
+    /// [`VerbsError::NoPort`] with what is the matter with each; [`VerbsError::Setting`] of one.
+    pub fn first_port(&self, settings: &PortSettings) -> Result<Port, VerbsError> {
         let mut why = Vec::new();
         for number in 1..=self.limits.ports {
-            match self.port(number) {
-                Ok(port) => return Ok(port),
+            match self.port(number, settings) {
+                Err(VerbsError::NoPort { why: reason, .. }) => why.push(reason),
+                result @ (Ok(_) | Err(VerbsError::Setting { .. })) => return result,
                 Err(error) => why.push(error.to_string()),
             }
         }

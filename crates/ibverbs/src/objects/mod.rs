@@ -32,7 +32,7 @@ pub use device_memory::{AdapterMemory, DeviceMemory, HostMemory};
 pub use domain::ProtectionDomain;
 pub use library::available;
 pub use memory::{Access, Bytes, MemoryRegion, Registration, StableBytes};
-pub use port::{Gid, LinkLayer, Port, PortAddress};
+pub use port::{Gid, LinkLayer, Port, PortAddress, PortSettings};
 pub use queue_pair::{QueuePair, QueuePairSettings, QueuePairState, ReceiveQueue, RemoteQueuePair};
 pub use shared_receive::SharedReceiveQueue;
 pub use work::{LocalSlice, RemoteMemory, SendKind, SendWork};

@@ -176,6 +176,7 @@ impl QueuePair {
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = self.port.number;
+        attr.pkey_index = self.port.partition_index;
         // Remote read and write; what may be touched is decided by the regions and their keys.
         attr.qp_access_flags = 2 | 4;
         modify(

@@ -3,6 +3,7 @@
 mod buffers;
 mod contact;
 mod ends;
+mod ports;
 
 use core::time::Duration;
 

@@ -83,6 +83,7 @@ fn verbs(settings: &Settings, address: &Address) -> OpenedFabric {
         send_entries: verbs.entries,
         coalesce: verbs.coalesce,
         devices: verbs.devices,
+        port: crate::networks::ports(settings),
         rings: verbs.rings,
         keep: match verbs.cache {
             VerbsCache::Off => Keep::Nothing,
