@@ -1,7 +1,7 @@
 //! All connections of one endpoint: packets, and transfers of long messages, over queue pairs that
 //! stay small.
 //!
-//! - `contact`: the first contact of two endpoints, by datagrams (`greeter`, `greeting`, `contact`);
+//! - `contact`: the first contact of two endpoints, by datagrams (`greeter`, `greeting`);
 //! - `sending`: a message goes into a packet, alone or with others (`packet`), and to a stream or
 //!   the peer's `ring`;
 //! - `lending`: rings are lent to peers that talk a lot, and pause while this endpoint sleeps;

@@ -271,8 +271,8 @@ fn post(
         signalled,
     };
     // SAFETY: unless the request takes the bytes itself, the buffer goes back to the pool only when
-    // it is over, or its queue pair destroyed (`failing`); the pool's registrations outlive the connections
-    // (field order).
+    // it is over, or its queue pair destroyed (`failing`); the pool's registrations outlive the
+    // connections (field order).
     unsafe { stream.pair.post(&work) }
 }
 
