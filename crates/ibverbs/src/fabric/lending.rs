@@ -16,7 +16,7 @@ impl Fabric {
     /// The peer talks a lot: it gets a ring.
     pub(super) fn lend_ring(&mut self, number: u32) {
         let (slots, slot_bytes) = (self.settings.ring_slots, self.settings.slot_bytes);
-        if slots == 0 || self.rings_granted >= self.settings.rings {
+        if slots == 0 || self.rings_granted >= self.settings.rings || !self.may_poll(number) {
             return;
         }
         // Slots hold whole words.
@@ -61,6 +61,19 @@ impl Fabric {
             self.ring_connections.push(number);
             self.rings_granted += 1;
         }
+    }
+
+    /// Whether the last byte of a packet in a ring says that all others are there: if all adapters
+    /// that the peer may write by promise that. Soft-RoCE has none, and copies in this order.
+    fn may_poll(&self, number: u32) -> bool {
+        let connection = self.connections.get(&number);
+        let mut streams = connection
+            .into_iter()
+            .flat_map(|it| it.streams.iter().flatten());
+        streams.all(|stream| {
+            let limits = self.rails[stream.rail].domain.context().limits();
+            limits.in_software || stream.pair.writes_come_in_order()
+        })
     }
 
     /// A peer lends a ring.

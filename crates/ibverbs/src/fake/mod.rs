@@ -292,6 +292,17 @@ pub(crate) unsafe fn ibv_modify_qp(
     0
 }
 
+pub(crate) unsafe fn ibv_query_qp_data_in_order(
+    pair: *mut ibv_qp,
+    _: ibv_wr_opcode::Type,
+    _: u32,
+) -> c_int {
+    net(|net| {
+        let device = net.pair(pair as usize).device;
+        net.natures[device].in_order.into()
+    })
+}
+
 pub(crate) unsafe fn ibv_destroy_qp(pair: *mut ibv_qp) -> c_int {
     net(|net| net.destroy(pair as usize));
     // SAFETY: made by `ibv_create_qp`.

@@ -8,7 +8,7 @@ use std::ffi::CStr;
 
 use limic_shm::process::ValueHere;
 
-use crate::VerbsError;
+use crate::{VerbsError, sys};
 
 /// Whether libibverbs could be loaded.
 ///
@@ -20,6 +20,38 @@ pub fn available() -> Result<(), VerbsError> {
         None => Ok(()),
         Some(reason) => Err(VerbsError::NoLibrary(reason.clone())),
     }
+}
+
+#[cfg(test)]
+pub(super) use sys::ibv_query_qp_data_in_order as data_in_order;
+
+/// `ibv_query_qp_data_in_order`, which the bindings leave out; 0 where the library has it not.
+///
+/// # Safety
+/// The queue pair is alive.
+#[cfg(not(test))]
+pub(super) unsafe fn data_in_order(
+    pair: *mut sys::ibv_qp,
+    what: sys::ibv_wr_opcode::Type,
+    how: u32,
+) -> i32 {
+    type Call = unsafe extern "C" fn(*mut sys::ibv_qp, sys::ibv_wr_opcode::Type, u32) -> i32;
+    // SAFETY: constant, terminated strings; the library is loaded already, since the queue pair is
+    // its, and stays.
+    let call = unsafe {
+        let library = libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY);
+        if library.is_null() {
+            return 0;
+        }
+        libc::dlsym(library, c"ibv_query_qp_data_in_order".as_ptr())
+    };
+    if call.is_null() {
+        return 0;
+    }
+    // SAFETY: libibverbs declares it so.
+    let call = unsafe { core::mem::transmute::<*mut libc::c_void, Call>(call) };
+    // SAFETY: the caller's promise.
+    unsafe { call(pair, what, how) }
 }
 
 /// Tests bring their adapters with them.

@@ -9,6 +9,7 @@ use sys::ibv_send_flags as flags;
 
 use super::completion::CompletionQueue;
 use super::domain::ProtectionDomain;
+use super::library;
 use super::port::{Port, PortAddress};
 use super::shared_receive::SharedReceiveQueue;
 use super::work::{LocalSlice, SendKind, SendWork};
@@ -346,6 +347,15 @@ impl QueuePair {
     pub unsafe fn post_receive(&self, id: u64, slice: LocalSlice) -> Result<(), VerbsError> {
         // SAFETY: a live queue pair; the rest is the caller's promise.
         unsafe { receive(self.raw, id, slice) }
+    }
+
+    /// Whether the bytes of each write of the peer are placed in this memory in rising order, so
+    /// that they are all there when the last one is.
+    #[must_use]
+    pub fn writes_come_in_order(&self) -> bool {
+        let write = sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+        // SAFETY: a live queue pair.
+        unsafe { library::data_in_order(self.raw.as_ptr(), write, 0) == 1 }
     }
 
     /// Its number, for the peer.

@@ -5,6 +5,25 @@ use crate::fabric::{FabricSettings, RemoteRange, TransferError};
 use crate::fake::{Nature, adapters, net};
 use crate::objects::Access;
 
+/// The ring's reader takes a packet for whole when its last word is there.
+#[test]
+fn a_ring_is_lent_only_where_writes_come_in_order() {
+    for in_order in [false, true] {
+        let reader = Nature {
+            in_order,
+            ..Nature::PLAIN
+        };
+        adapters(&[Nature::PLAIN, reader]);
+        let ((mut a, there), (mut b, back)) = pair(on);
+        for number in 0..50 {
+            a.say(there, &[number]).expect("room");
+            settle(&mut [&mut a, &mut b]);
+        }
+        assert_eq!(b.from(back).len(), 50);
+        assert_eq!(a.fabric.counts().ring_packets > 0, in_order);
+    }
+}
+
 /// Adapters give the number of a queue pair to the next one.
 #[test]
 fn packets_of_a_dead_connection_are_not_its_successors() {
