@@ -9,8 +9,8 @@ use sys::ibv_qp_attr_mask as mask;
 
 use super::completion::CompletionQueue;
 use super::domain::ProtectionDomain;
+use super::pair_calls::{blank, modify, receive};
 use super::port::{Port, PortAddress};
-use super::queue_pair::{blank, modify, receive};
 use super::work::LocalSlice;
 use crate::VerbsError;
 use crate::error::leaked;

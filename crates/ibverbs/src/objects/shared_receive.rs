@@ -11,6 +11,15 @@ use super::work::LocalSlice;
 use crate::VerbsError;
 use crate::error::leaked;
 
+/// Where a queue pair takes its receives from.
+#[derive(Clone, Copy, Debug)]
+pub enum ReceiveQueue<'a> {
+    /// The queue that it shares with others.
+    Shared(&'a Arc<SharedReceiveQueue>),
+    /// A queue of its own with so many entries.
+    Own(u32),
+}
+
 /// A shared receive queue.
 #[derive(Debug)]
 pub struct SharedReceiveQueue {
