@@ -2,9 +2,9 @@
 //! side polls that memory instead of a completion queue.
 //!
 //! A slot is `length u32 | packet | length with all bits turned u32`, zero while it is free.
-//! A ring is lent only where adapters place the bytes of one RDMA write in rising order, so a packet
-//! is complete when its last word is there. The reader copies it out once and puts the slot back to
-//! zero; how many slots are free again goes back in the headers of packets (credits).
+//! A ring is lent only where adapters place the bytes of one RDMA write in rising order, so a
+//! packet is complete when its last word is there. The reader copies it out once and puts the slot
+//! back to zero; how many slots are free again goes back in the headers of packets (credits).
 //!
 //! Adapters tell nobody of what is written into a ring, so an endpoint that is about to sleep asks
 //! for a pause:
