@@ -18,6 +18,9 @@ pub(super) const RAILS: usize = 2;
 /// refusing more.
 const INLINE: u32 = 220;
 
+/// Most entries that a completion queue has before there are peers.
+const MOST_COMPLETIONS: u32 = 65_536;
+
 #[derive(Debug)]
 pub(super) struct Rail {
     pub(super) receives: Receives,
@@ -43,12 +46,17 @@ impl Rail {
         };
         let domain = ProtectionDomain::new(&context)?;
         let notifier = Notifier::new(&context)?;
-        let entries = settings
+        let mut entries = settings
             .receives
             .saturating_add(u32::from(settings.send_entries) * 64)
-            .clamp(1024, 65_536)
+            .clamp(1024, MOST_COMPLETIONS)
             .min(context.limits().completions);
-        let queue = CompletionQueue::new(&context, entries, Some(&notifier))?;
+        let mut queue = CompletionQueue::new(&context, entries, Some(&notifier))?;
+        if queue.grow(entries).is_err() {
+            // This adapter's queues cannot grow with the peers, so it is large from the beginning.
+            entries = MOST_COMPLETIONS.min(context.limits().completions);
+            queue = CompletionQueue::new(&context, entries, Some(&notifier))?;
+        }
         Ok(Self {
             receives: Receives::new(&domain, settings)?,
             queue,

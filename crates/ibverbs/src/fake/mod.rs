@@ -83,18 +83,26 @@ pub(crate) unsafe fn ibv_create_cq(
     _: *mut ibv_comp_channel,
     _: c_int,
 ) -> *mut ibv_cq {
-    let queue = on(context, |_: &mut ibv_cq| {});
-    // SAFETY: made above.
-    unsafe { ibv_resize_cq(queue, entries) };
-    queue
+    let handle = on(context, |_: &mut ibv_cq| {});
+    let queue = Completions {
+        room: entries as usize,
+        ..Completions::default()
+    };
+    net(|net| net.queues.insert(handle as usize, queue));
+    handle
 }
 
 pub(crate) unsafe fn ibv_resize_cq(queue: *mut ibv_cq, entries: c_int) -> c_int {
     net(|net| {
-        let queue: &mut Completions = net.queues.entry(queue as usize).or_default();
-        queue.room = entries as usize;
-    });
-    0
+        if !net.natures[net.owners[&(queue as usize)]].grows {
+            return libc::EOPNOTSUPP;
+        }
+        net.queues
+            .get_mut(&(queue as usize))
+            .expect("it lives")
+            .room = entries as usize;
+        0
+    })
 }
 
 pub(crate) unsafe fn ibv_destroy_cq(queue: *mut ibv_cq) -> c_int {

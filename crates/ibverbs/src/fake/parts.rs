@@ -16,6 +16,8 @@ pub(crate) struct Nature {
     /// The end of a queue pair deletes what is still in its completion queue, as with mlx5.
     pub(crate) cleans: bool,
     pub(crate) mtu: ibv_mtu::Type,
+    /// Completion queues can grow.
+    pub(crate) grows: bool,
     /// The bytes of a write are placed in rising order.
     pub(crate) in_order: bool,
     /// Bytes of memory on the adapter, which copies whole words of 4 bytes.
@@ -33,6 +35,7 @@ impl Nature {
         shared_receives: 4096,
         cleans: false,
         mtu: ibv_mtu::IBV_MTU_4096,
+        grows: true,
         in_order: true,
         device_memory: 0,
         transport: ibv_transport_type::IBV_TRANSPORT_IB,

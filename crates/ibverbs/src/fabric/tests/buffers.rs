@@ -36,6 +36,25 @@ fn packets_to_many_peers_find_buffers() {
     assert!(peers.iter().all(|peer| peer.came.len() == 20));
 }
 
+#[test]
+fn a_completion_queue_has_room_for_many_peers_also_if_it_cannot_grow() {
+    for grows in [false, true] {
+        adapters(
+            &[Nature {
+                grows,
+                ..Nature::PLAIN
+            }; 2],
+        );
+        let mut hub = Side::open(1, on("fake0"));
+        let peers: Vec<Side> = (0..100).map(|id| Side::open(2 + id, on("fake1"))).collect();
+        for peer in &peers {
+            hub.connect(peer);
+        }
+        hub.progress();
+        assert_eq!(hub.failed, []);
+    }
+}
+
 /// Packets that nobody has looked at when their connection ends lie in receives.
 #[test]
 fn receives_of_a_connection_that_ends_are_lent_again() {
