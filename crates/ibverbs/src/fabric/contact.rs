@@ -66,7 +66,8 @@ impl Fabric {
             address: *to,
             stage: Stage::Greeting {
                 since: now,
-                next: now,
+                // Who enters it greets at once.
+                next: now + FIRST_PAUSE,
                 tries: 0,
             },
             attempt: self.next_attempt(),
@@ -337,7 +338,7 @@ fn is_after(attempt: u32, other: u32) -> bool {
 /// How long a sleeper may sleep.
 pub(super) fn longest_sleep(fabric: &Fabric) -> Option<Duration> {
     let pause = |connection: &Connection| match connection.stage {
-        Stage::Greeting { .. } => FIRST_PAUSE,
+        Stage::Greeting { next, .. } => next.saturating_duration_since(fabric.looked_at),
         Stage::Ready if connection.must_be_polled() => RING_PAUSE,
         Stage::Ready => fabric.settings.keep_alive,
     };

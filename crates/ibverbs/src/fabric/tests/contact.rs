@@ -176,22 +176,49 @@ fn an_attempt_ends_by_time_and_not_by_polls() {
         greeting: Duration::from_millis(1),
         ..on("fake0")
     };
-    let mut a = Side::open(1, impatient);
-    let nobody = FabricAddress {
-        greeter: 99,
-        ..a.fabric.address()
-    };
-    a.fabric.connect(&nobody, 2, 2).expect("it begins");
-    let clock = || clock_gettime(ClockId::MonotonicCoarse);
+    let mut a = greets_nobody(impatient);
     for _ in 0..10 {
-        let tick = clock();
-        while clock() == tick {
-            std::hint::spin_loop();
-        }
+        wait_for_tick();
         a.progress();
     }
     let [(_, ConnectionFailure::Unreachable(why))] = &a.failed[..] else {
         panic!("{:?}", a.failed);
     };
     assert!(why.contains("LIMIC_VERBS_GREETING_MS"), "{why}");
+}
+
+/// Nobody has to wake up in vain while a peer computes for minutes.
+#[test]
+fn a_sleep_lasts_until_the_next_greeting() {
+    adapters(&[Nature::PLAIN]);
+    let mut a = greets_nobody(on("fake0"));
+    for _ in 0..500 {
+        wait_for_tick();
+        a.fabric.arm().expect("armed");
+        let sleep = a.fabric.longest_sleep().expect("it greets");
+        assert!(sleep <= Duration::from_millis(500), "the longest pause");
+        if sleep > Duration::from_millis(100) {
+            return;
+        }
+    }
+    panic!("pauses do not get longer");
+}
+
+/// An endpoint that has begun to greet a queue pair which is not there.
+fn greets_nobody(settings: FabricSettings) -> Side {
+    let mut side = Side::open(1, settings);
+    let nobody = FabricAddress {
+        greeter: 99,
+        ..side.fabric.address()
+    };
+    side.fabric.connect(&nobody, 2, 2).expect("it begins");
+    side
+}
+
+fn wait_for_tick() {
+    let clock = || clock_gettime(ClockId::MonotonicCoarse);
+    let tick = clock();
+    while clock() == tick {
+        std::hint::spin_loop();
+    }
 }
