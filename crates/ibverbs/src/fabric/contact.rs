@@ -145,6 +145,10 @@ impl Fabric {
         {
             self.take_down(stream);
         }
+        // The number is the same, but packets that came belong to what is over.
+        for arrived in &mut self.arrived {
+            arrived.connection.take_if(|it| *it == number);
+        }
         let attempt = self.next_attempt();
         match self.streams_of(number) {
             Ok(streams) => {

@@ -101,6 +101,50 @@ fn a_connection_outlasts_an_attempt_of_the_peer() {
     assert_eq!((b.connected, b.failed), (vec![back], vec![]));
 }
 
+/// A packet may come before the greeting of the next attempt, and the greeting that would have said
+/// that the peer is ready may be lost.
+#[test]
+fn a_packet_of_an_attempt_that_is_over_is_nobodys() {
+    for shared_receives in [0, 4096] {
+        let nature = Nature {
+            shared_receives,
+            ..Nature::PLAIN
+        };
+        adapters(&[nature; 2]);
+        let mut a = Side::open(1, on("fake0"));
+        let mut b = Side::open(2, on("fake1"));
+        let first = a.connect(&b);
+        a.progress();
+        b.progress();
+        net(|net| net.holds = true);
+        a.progress();
+        net(|net| net.let_go(0));
+        a.progress();
+        assert_eq!(a.connected, [first]);
+        net(|net| {
+            net.held.clear();
+            net.holds = false;
+        });
+        a.say(first, b"of the first").expect("room");
+        a.progress();
+        a.fabric.disconnect(first);
+        let second = a.connect(&b);
+        a.progress();
+        // The packet and the greeting come in one look.
+        settle(&mut [&mut b, &mut a]);
+        assert_eq!((&a.connected[1..], &a.failed[..]), (&[second][..], &[][..]));
+        a.say(second, b"of the second").expect("room");
+        settle(&mut [&mut a, &mut b]);
+        let [back] = b.connected[..] else {
+            panic!("{:?}", b.connected);
+        };
+        assert_eq!(b.from(back), [b"of the second"]);
+        b.say(back, b"answer").expect("room");
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(a.from(second), [b"answer"]);
+    }
+}
+
 /// Adapters of two speeds often have two maximum transfer units.
 #[test]
 fn both_ends_send_packets_that_both_take() {
