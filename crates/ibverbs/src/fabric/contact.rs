@@ -104,7 +104,15 @@ impl Fabric {
         let mut streams = Vec::new();
         for place in 0..self.settings.streams {
             let rail = usize::from(place) % self.rails.len();
-            let pair = self.rails[rail].queue_pair(&self.settings)?;
+            let pair = match self.rails[rail].queue_pair(&self.settings) {
+                Ok(pair) => pair,
+                Err(error) => {
+                    for stream in streams.into_iter().flatten() {
+                        self.take_down(stream);
+                    }
+                    return Err(error);
+                }
+            };
             streams.push(Some(Stream {
                 pair,
                 rail,

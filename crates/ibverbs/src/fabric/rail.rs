@@ -116,7 +116,12 @@ impl Rail {
                 Err(VerbsError::Call { .. }) if inline_bytes > 0 => inline_bytes /= 2,
                 Ok(pair) => {
                     self.inline_bytes = inline_bytes;
-                    self.receives.equip(&pair)?;
+                    if let Err(error) = self.receives.equip(&pair) {
+                        let number = pair.number();
+                        drop(pair);
+                        self.receives.gone(number, |_| false);
+                        return Err(error);
+                    }
                     return Ok(pair);
                 }
                 error => return error,

@@ -92,7 +92,10 @@ impl Receives {
             self.spare.extend(first..first + self.each);
             self.holders.resize((first + self.each) as usize, 0);
         }
-        for buffer in self.spare.split_off(self.spare.len() - self.each as usize) {
+        for _ in 0..self.each {
+            let Some(buffer) = self.spare.pop() else {
+                break;
+            };
             self.lend(buffer, || Some(pair))?;
         }
         Ok(())

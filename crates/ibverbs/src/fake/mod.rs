@@ -20,6 +20,7 @@ pub(crate) use devices::{
 pub(crate) use memory::{
     ibv_alloc_dm, ibv_free_dm, ibv_memcpy_from_dm, ibv_memcpy_to_dm, ibv_reg_dm_mr,
 };
+use net::Net;
 pub(crate) use net::net;
 pub(crate) use parts::Nature;
 use parts::{Completions, Pair, Receive, Region, Request};
@@ -180,8 +181,9 @@ pub(crate) unsafe fn ibv_post_recv(
     // SAFETY: the caller's request.
     let receive = unsafe { receive(work) };
     net(|net| {
+        let refused = net.refuses();
         let pair = net.pair(pair as usize);
-        if pair.own.len() >= pair.own_room {
+        if refused || pair.own.len() >= pair.own_room {
             return libc::ENOMEM;
         }
         pair.own.push_back(receive);
@@ -246,7 +248,7 @@ pub(crate) unsafe fn ibv_create_qp(
         let most = net.natures[device].inline_bytes;
         (device, net.free_number(device), most)
     });
-    if attr.cap.max_inline_data > most {
+    if attr.cap.max_inline_data > most || net(Net::refuses) {
         return refused(libc::EINVAL);
     }
     let handle = on(domain, |pair: &mut ibv_qp| pair.qp_num = number);

@@ -42,6 +42,8 @@ pub(crate) struct Net {
     pub(crate) held: Vec<Datagram>,
     /// Requests with nobody at the other end fail at once; else they are repeated.
     pub(crate) impatient: bool,
+    /// Calls that make queue pairs or post receives and go well, before one is refused.
+    pub(crate) calls: Option<usize>,
     /// The adapter that does nothing for a while.
     pub(crate) frozen: Option<usize>,
 }
@@ -82,6 +84,15 @@ impl Net {
     /// Registrations that live.
     pub(crate) fn registered(&self) -> usize {
         self.regions.len()
+    }
+
+    /// Whether a call of those that are counted is refused.
+    pub(super) fn refuses(&mut self) -> bool {
+        let Some(left) = self.calls.take() else {
+            return false;
+        };
+        self.calls = Some(left.saturating_sub(1));
+        left == 0
     }
 
     /// Lets this one of the datagrams that are held go on.

@@ -111,3 +111,32 @@ fn own_receives_of_a_connection_are_the_next_ones() {
         assert_eq!(registered[1..], [registered[0]; 4]);
     }
 }
+
+/// A connection that could not be made leaves its receives to the next one.
+#[test]
+fn own_receives_outlast_connections_that_could_not_be_made() {
+    adapters(
+        &[Nature {
+            shared_receives: 0,
+            ..Nature::PLAIN
+        }; 2],
+    );
+    let two = FabricSettings {
+        streams: 2,
+        ..on("fake0")
+    };
+    let mut a = Side::open(1, two);
+    let b = Side::open(2, on("fake1"));
+    let (address, before) = (b.fabric.address(), net(|net| net.registered()));
+    // Two queue pairs with ten receives each; any of these calls may be refused.
+    for calls in 0..22 {
+        net(|net| net.calls = Some(calls));
+        let refused = a.fabric.connect(&address, 2, !2);
+        assert!(refused.is_err(), "after {calls} calls");
+        a.progress();
+        assert_eq!(net(|net| net.lent(0)), 0);
+    }
+    net(|net| net.calls = None);
+    a.connect(&b);
+    assert_eq!(net(|net| (net.lent(0), net.registered())), (20, before + 2));
+}
