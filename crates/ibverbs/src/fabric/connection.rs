@@ -7,6 +7,7 @@ use super::FabricAddress;
 use super::ring::{Pause, RingIn, RingOut};
 use super::spread::Spread;
 use super::transfer::Part;
+use crate::VerbsError;
 use crate::objects::{Bytes, QueuePair};
 use crate::packet::{Form, Packing, Sequence};
 
@@ -54,6 +55,8 @@ pub(super) enum Stage {
         since: Instant,
         next: Instant,
         tries: u32,
+        /// Why the last one did not go out.
+        unsent: Option<VerbsError>,
     },
     Ready,
 }

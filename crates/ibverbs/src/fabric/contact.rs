@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::ConnectionFailure;
 use super::connection::{Connection, Known, Stage, Stream};
-use super::greeting::Greeting;
+use super::greeting::{Greeting, HELLO};
 use super::rail::RAILS;
 use super::{ConnectionId, Event, Fabric, FabricAddress};
 use crate::VerbsError;
@@ -69,6 +69,7 @@ impl Fabric {
                 // Who enters it greets at once.
                 next: now + FIRST_PAUSE,
                 tries: 0,
+                unsent: None,
             },
             attempt: self.next_attempt(),
             heard: 0,
@@ -193,7 +194,49 @@ impl Fabric {
             hello: self.hello.clone(),
         };
         let (to, bytes) = (connection.address, greeting.to_bytes());
-        self.greeter.send(&self.rails[0], &to, &bytes);
+        let sent = self.greeter.send(&self.rails[0], &to, &bytes);
+        let connection = self.connections.get_mut(&number);
+        if let Some(Stage::Greeting { unsent, .. }) = connection.map(|it| &mut it.stage) {
+            *unsent = sent.err();
+        }
+    }
+
+    /// Says that nothing comes of the peer's attempt, and why.
+    fn refuse(&mut self, greeting: &Greeting, to: &FabricAddress, why: &str) {
+        let refusal = Greeting {
+            to: greeting.from,
+            secret: greeting.answer_secret,
+            from: self.id,
+            attempt: self.next_attempt(),
+            greeter: self.greeter.number(),
+            answer_secret: self.secret,
+            ready: false,
+            heard: greeting.attempt,
+            packet_bytes: 0,
+            streams: Vec::new(),
+            hello: why.bytes().take(HELLO).collect(),
+        };
+        let sent = self.greeter.send(&self.rails[0], to, &refusal.to_bytes());
+        if let Err(error) = sent {
+            tracing::debug!("a refusal was not sent: {error}");
+        }
+    }
+
+    /// The peer says that nothing comes of an attempt.
+    fn refused(&mut self, greeting: &Greeting) {
+        let Some(Known { connection, .. }) = self.known.get(&greeting.from).copied() else {
+            return;
+        };
+        let meant = self.connections.get(&connection);
+        let Some(meant) = meant.filter(|meant| meant.attempt == greeting.heard) else {
+            return;
+        };
+        let why = format!("it refuses: {}", String::from_utf8_lossy(&greeting.hello));
+        let why = match meant.stage {
+            Stage::Greeting { .. } => ConnectionFailure::Local(why),
+            Stage::Ready => ConnectionFailure::Lost(why),
+        };
+        self.end(connection, why);
     }
 
     /// A request of the datagram queue is over.
@@ -212,39 +255,49 @@ impl Fabric {
         if stranger || greeting.from == self.id || greeting.attempt == 0 {
             return;
         }
+        let Some((first, _)) = greeting.streams.first() else {
+            return self.refused(greeting);
+        };
+        let from = FabricAddress {
+            port: first.address,
+            greeter: greeting.greeter,
+        };
         if let Some(known) = self.known.get(&greeting.from).copied() {
             let connection = self.connections.get(&known.connection);
             let heard = connection.map_or(0, |connection| connection.heard);
             let is_late = heard != 0 && is_after(heard, greeting.attempt)
                 || known.over != 0 && !is_after(greeting.attempt, known.over);
             if is_late {
+                // One that lives is greeted itself, and the peer learns by that.
+                if connection.is_none() {
+                    self.refuse(greeting, &from, "this attempt to connect is over");
+                }
                 return;
             }
             if heard != 0 && heard != greeting.attempt {
                 self.begins_anew(known.connection);
             }
         }
-        let from = FabricAddress {
-            port: greeting.streams[0].0.address,
-            greeter: greeting.greeter,
-        };
         let number = match self.enter(&from, greeting.from, greeting.answer_secret) {
             Ok(number) => number,
             Err(error) => {
-                tracing::warn!("peer {:#x} cannot be answered: {error}", greeting.from);
-                return;
+                tracing::warn!("peer {:#x} is refused: {error}", greeting.from);
+                return self.refuse(greeting, &from, &error.to_string());
             }
         };
         match self.hear(number, greeting) {
             Ok(taken) if taken && greeting.ready => {}
             Ok(_) => self.greet(number),
-            Err(why) => self.end(number, why),
+            Err(why) => {
+                self.refuse(greeting, &from, &why);
+                self.end(number, ConnectionFailure::Local(why));
+            }
         }
     }
 
     /// Takes in what a greeting says: connects the queue pairs at the first one, and is ready when
     /// the peer has heard this side. False if it was said to an attempt that is over.
-    fn hear(&mut self, number: u32, greeting: &Greeting) -> Result<bool, ConnectionFailure> {
+    fn hear(&mut self, number: u32, greeting: &Greeting) -> Result<bool, String> {
         let Some(connection) = self.connections.get_mut(&number) else {
             return Ok(true);
         };
@@ -257,11 +310,11 @@ impl Fabric {
             if greeting.streams.len() != connection.streams.len() {
                 // It greets on until its time is over; no queue pairs are made for that again.
                 connection.heard = greeting.attempt;
-                return Err(ConnectionFailure::Local(format!(
-                    "it has {} streams and this side {}: give both the same number",
+                return Err(format!(
+                    "streams of one end are {} and of the other {} (LIMIC_VERBS_STREAMS)",
                     greeting.streams.len(),
                     connection.streams.len()
-                )));
+                ));
             }
             for (stream, (remote, rail)) in connection.streams.iter_mut().zip(&greeting.streams) {
                 let Some(stream) = stream else { continue };
@@ -270,7 +323,7 @@ impl Fabric {
                     stream
                         .pair
                         .connect(remote)
-                        .map_err(|error| ConnectionFailure::Local(error.to_string()))?;
+                        .map_err(|error| error.to_string())?;
                 }
             }
             connection.heard = greeting.attempt;
@@ -312,15 +365,23 @@ impl Fabric {
         while let Some((&number, connection)) = self.connections.range_mut(from..).next() {
             from = number + 1;
             match &mut connection.stage {
-                Stage::Greeting { since, next, tries } => {
+                Stage::Greeting {
+                    since,
+                    next,
+                    tries,
+                    unsent,
+                } => {
                     let waited = now.duration_since(*since);
                     if waited > self.settings.greeting {
-                        let why = ConnectionFailure::Unreachable(format!(
-                            "for {} ms, which LIMIC_VERBS_GREETING_MS allows; it may have been \
-                             busy without a call so long",
+                        let why = match unsent {
+                            Some(error) => format!("greetings do not go out: {error}"),
+                            None => "it may have made no call in that time".to_owned(),
+                        };
+                        let why = format!(
+                            "for {} ms, which LIMIC_VERBS_GREETING_MS allows; {why}",
                             self.settings.greeting.as_millis()
-                        ));
-                        self.end(number, why);
+                        );
+                        self.end(number, ConnectionFailure::Unreachable(why));
                     } else if now >= *next {
                         *next = now + (FIRST_PAUSE * (1 << (*tries).min(5))).min(LONGEST_PAUSE);
                         *tries += 1;

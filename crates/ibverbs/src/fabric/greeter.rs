@@ -68,23 +68,26 @@ impl Greeter {
     }
 
     /// Sends a datagram if there is a slot; a lost one is repeated by the clock.
-    pub(super) fn send(&mut self, rail: &Rail, to: &FabricAddress, bytes: &[u8]) {
-        let Some(slot) = self.free.pop() else { return };
+    pub(super) fn send(
+        &mut self,
+        rail: &Rail,
+        to: &FabricAddress,
+        bytes: &[u8],
+    ) -> Result<(), VerbsError> {
+        let Some(&slot) = self.free.last() else {
+            return Ok(());
+        };
         let at = (SLOTS + slot) as usize * SLOT_BYTES;
+        let way = AddressHandle::new(&self.domain, &rail.port, &to.port)?;
         self.memory.memory_mut().write(at, bytes);
-        let sent = AddressHandle::new(&self.domain, &rail.port, &to.port).and_then(|way| {
-            let slice = LocalSlice::of(self.memory.registration(), at, bytes.len());
-            let Some(slice) = slice else { return Ok(()) };
-            let id = DATAGRAM | 1 << 32 | u64::from(slot);
-            // SAFETY: the slot is not in use until its completion; the handle is kept until then.
-            unsafe { self.queue.send(id, slice, &way, to.greeter)? };
-            self.ways[slot as usize] = Some(way);
-            Ok(())
-        });
-        if let Err(error) = sent {
-            self.free.push(slot);
-            tracing::debug!("a greeting was not sent: {error}");
-        }
+        let slice = LocalSlice::of(self.memory.registration(), at, bytes.len());
+        let Some(slice) = slice else { return Ok(()) };
+        let id = DATAGRAM | 1 << 32 | u64::from(slot);
+        // SAFETY: the slot is not in use until its completion; the handle is kept until then.
+        unsafe { self.queue.send(id, slice, &way, to.greeter)? };
+        self.ways[slot as usize] = Some(way);
+        self.free.pop();
+        Ok(())
     }
 
     /// A request of the queue is over. Gives the datagram if one came.

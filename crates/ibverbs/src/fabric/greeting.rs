@@ -12,7 +12,8 @@
 //!
 //! It makes no difference who begins, or whether both do at once. A datagram may get lost: who has
 //! not been heard repeats its greeting, less and less often, until the time for it is over. Every
-//! greeting is answered but one that says 'ready', so it ends.
+//! greeting is answered but one that says 'ready', so it ends. A greeting without streams is a
+//! refusal: nothing comes of the attempt that was heard. It says why, and is not answered.
 
 use crate::objects::{Gid, PortAddress, RemoteQueuePair};
 
@@ -51,9 +52,9 @@ pub(super) struct Greeting {
     pub(super) ready: bool,
     /// Bytes of the largest packet that it takes.
     pub(super) packet_bytes: u32,
-    /// Its queue pairs for this connection, each with its rail there.
+    /// Its queue pairs for this connection, each with its rail there; none in a refusal.
     pub(super) streams: Vec<(RemoteQueuePair, u8)>,
-    /// For the layer above.
+    /// For the layer above; of a refusal, why.
     pub(super) hello: Vec<u8>,
 }
 
@@ -100,7 +101,7 @@ impl Greeting {
         };
         let count = usize::from(fixed[5] & 0x7f);
         let hello = usize::from(u16::from_le_bytes([fixed[6], fixed[7]]));
-        if !(1..=STREAMS).contains(&count) || hello > HELLO {
+        if count > STREAMS || hello > HELLO {
             return None;
         }
         let mut streams = Vec::with_capacity(count);
@@ -176,7 +177,7 @@ mod tests {
         (
             any::<[u64; 4]>(),
             any::<[u32; 3]>(),
-            proptest::collection::vec(stream, 1..=STREAMS),
+            proptest::collection::vec(stream, 0..=STREAMS),
             proptest::collection::vec(any::<u8>(), 0..=HELLO),
         )
             .prop_map(

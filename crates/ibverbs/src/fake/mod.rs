@@ -224,9 +224,12 @@ pub(crate) unsafe fn ibv_dereg_mr(region: *mut ibv_mr) -> c_int {
 }
 
 pub(crate) unsafe fn ibv_create_ah(domain: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
-    let way = on(domain, |_: &mut ibv_ah| {});
     // SAFETY: attributes of the caller.
     let attr = unsafe { *attr };
+    if net(|net| net.device_of(&attr)).is_none() {
+        return refused(libc::EHOSTUNREACH);
+    }
+    let way = on(domain, |_: &mut ibv_ah| {});
     net(|net| net.ways.insert(way as usize, attr));
     way
 }

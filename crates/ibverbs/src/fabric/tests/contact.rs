@@ -231,6 +231,77 @@ fn an_attempt_ends_by_time_and_not_by_polls() {
     assert!(why.contains("LIMIC_VERBS_GREETING_MS"), "{why}");
 }
 
+/// Who was heard and given up does not count as dead when it answers.
+#[test]
+fn an_answer_to_an_attempt_that_ended_by_time_is_refused() {
+    adapters(&[Nature::PLAIN; 2]);
+    let mut a = Side::open(1, on("fake0"));
+    let impatient = FabricSettings {
+        greeting: Duration::from_millis(1),
+        ..on("fake1")
+    };
+    let mut b = Side::open(2, impatient);
+    let there = a.connect(&b);
+    a.progress();
+    for _ in 0..10 {
+        b.progress();
+        wait_for_tick();
+    }
+    let [(_, ConnectionFailure::Unreachable(_))] = b.failed[..] else {
+        panic!("{:?}", b.failed);
+    };
+    settle(&mut [&mut a, &mut b]);
+    let [(connection, ConnectionFailure::Lost(why))] = &a.failed[..] else {
+        panic!("{:?}", a.failed);
+    };
+    assert_eq!(*connection, there);
+    assert!(why.contains("attempt"), "{why}");
+}
+
+/// The peer has another number of streams, or cannot make queue pairs.
+#[test]
+fn a_refusal_says_why() {
+    for (streams, calls, said) in [(2, None, "LIMIC_VERBS_STREAMS"), (1, Some(0), "create_qp")] {
+        adapters(&[Nature::PLAIN; 2]);
+        let mut a = Side::open(1, on("fake0"));
+        let settings = FabricSettings {
+            streams,
+            ..on("fake1")
+        };
+        let mut b = Side::open(2, settings);
+        let there = a.connect(&b);
+        net(|net| net.calls = calls);
+        settle(&mut [&mut a, &mut b]);
+        net(|net| net.calls = None);
+        let [(connection, ConnectionFailure::Local(why))] = &a.failed[..] else {
+            panic!("{:?}", a.failed);
+        };
+        assert_eq!(*connection, there);
+        assert!(why.contains(said), "{why}");
+    }
+}
+
+#[test]
+fn a_way_that_is_not_there_is_named() {
+    adapters(&[Nature::PLAIN]);
+    let impatient = FabricSettings {
+        greeting: Duration::from_millis(1),
+        ..on("fake0")
+    };
+    let mut a = Side::open(1, impatient);
+    let mut nowhere = a.fabric.address();
+    nowhere.port.gid.0[15] = 9;
+    a.fabric.connect(&nowhere, 2, 2).expect("it begins");
+    for _ in 0..10 {
+        wait_for_tick();
+        a.progress();
+    }
+    let [(_, ConnectionFailure::Unreachable(why))] = &a.failed[..] else {
+        panic!("{:?}", a.failed);
+    };
+    assert!(why.contains("ibv_create_ah"), "{why}");
+}
+
 /// Nobody has to wake up in vain while a peer computes for minutes.
 #[test]
 fn a_sleep_lasts_until_the_next_greeting() {
