@@ -1,11 +1,10 @@
-//! The first contact with a peer, and the clock: who has to be greeted again, and who is silent for
-//! too long.
+//! The first contact with a peer.
 
-use core::time::Duration;
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::ConnectionFailure;
+use super::clock::FIRST_PAUSE;
 use super::connection::{Connection, Known, Stage, Stream};
 use super::greeting::{Greeting, HELLO};
 use super::rail::RAILS;
@@ -16,13 +15,6 @@ use crate::packet::Sequence;
 
 /// Peers that may be known; those without a connection are forgotten then.
 const MOST_KNOWN: usize = 1 << 18;
-/// The time before a greeting is repeated for the first time; it doubles each time, up to
-/// [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How long a ring is left alone whose writer has not agreed to a pause.
-const RING_PAUSE: Duration = Duration::from_millis(1);
-
 impl Fabric {
     /// Connects to a peer, at the first call; the connection is ready with [`Event::Connected`], or
     /// over with [`Event::Failed`]. A peer whose connection failed is tried anew, by another one.
@@ -171,7 +163,7 @@ impl Fabric {
     }
 
     /// Says who this is and whom it heard.
-    fn greet(&mut self, number: u32) {
+    pub(super) fn greet(&mut self, number: u32) {
         let Some(connection) = self.connections.get(&number) else {
             return;
         };
@@ -355,65 +347,9 @@ impl Fabric {
         });
         true
     }
-
-    /// Repeats greetings whose time has come, gives up those whose time is over, and asks silent
-    /// peers.
-    pub(super) fn look_at_the_clock(&mut self) {
-        let now = Instant::now();
-        self.looked_at = now;
-        let mut from = 0;
-        while let Some((&number, connection)) = self.connections.range_mut(from..).next() {
-            from = number + 1;
-            match &mut connection.stage {
-                Stage::Greeting {
-                    since,
-                    next,
-                    tries,
-                    unsent,
-                } => {
-                    let waited = now.duration_since(*since);
-                    if waited > self.settings.greeting {
-                        let why = match unsent {
-                            Some(error) => format!("greetings do not go out: {error}"),
-                            None => "it may have made no call in that time".to_owned(),
-                        };
-                        let why = format!(
-                            "for {} ms, which LIMIC_VERBS_GREETING_MS allows; {why}",
-                            self.settings.greeting.as_millis()
-                        );
-                        self.end(number, ConnectionFailure::Unreachable(why));
-                    } else if now >= *next {
-                        *next = now + (FIRST_PAUSE * (1 << (*tries).min(5))).min(LONGEST_PAUSE);
-                        *tries += 1;
-                        self.greet(number);
-                    }
-                }
-                Stage::Ready => {
-                    let silent = now.duration_since(connection.heard_at.max(connection.pinged_at));
-                    if silent > self.settings.keep_alive {
-                        self.ping(number);
-                    }
-                    self.post_again(number);
-                    self.flush(number);
-                    self.answer_pause(number);
-                    self.post_parts(number);
-                }
-            }
-        }
-    }
 }
 
 /// Whether an attempt came after another one.
 fn is_after(attempt: u32, other: u32) -> bool {
     attempt != other && attempt.wrapping_sub(other) <= u32::MAX / 2
-}
-
-/// How long a sleeper may sleep.
-pub(super) fn longest_sleep(fabric: &Fabric) -> Option<Duration> {
-    let pause = |connection: &Connection| match connection.stage {
-        Stage::Greeting { next, .. } => next.saturating_duration_since(fabric.looked_at),
-        Stage::Ready if connection.must_be_polled() => RING_PAUSE,
-        Stage::Ready => fabric.settings.keep_alive,
-    };
-    fabric.connections.values().map(|it| pause(it)).min()
 }

@@ -2,6 +2,7 @@
 //! stay small.
 //!
 //! - `contact`: the first contact of two endpoints, by datagrams (`greeter`, `greeting`);
+//! - `clock`: greetings are repeated, and silent peers are asked;
 //! - `sending`: a message goes into a packet, alone or with others (`packet`), and to a stream or
 //!   the peer's `ring`;
 //! - `lending`: rings are lent to peers that talk a lot, and pause while this endpoint sleeps;
@@ -15,6 +16,7 @@
 
 mod address;
 mod cache;
+mod clock;
 mod connection;
 mod contact;
 mod failing;
@@ -335,7 +337,7 @@ impl Fabric {
     /// `None` if nobody is connected.
     #[must_use]
     pub fn longest_sleep(&self) -> Option<core::time::Duration> {
-        contact::longest_sleep(self)
+        clock::longest_sleep(self)
     }
 
     /// Connections on which messages that were taken wait for an entry to leave with, and had no

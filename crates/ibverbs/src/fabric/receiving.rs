@@ -13,16 +13,19 @@ use crate::objects::{Completion, WorkStatus};
 use crate::packet::{Arrival, Malformed, Messages, PacketHeader};
 
 impl Fabric {
-    /// Takes what the adapters have finished.
-    pub(super) fn take_completions(&mut self) {
+    /// Takes what the adapters have finished, a batch of each. True if there was anything.
+    pub(super) fn take_completions(&mut self) -> bool {
+        let mut any = false;
         for rail in 0..self.rails.len() {
-            if let Err(error) = self.look_at_queue(rail) {
-                self.rail_failed(rail, &error.to_string());
+            match self.look_at_queue(rail) {
+                Ok(some) => any |= some,
+                Err(error) => self.rail_failed(rail, &error.to_string()),
             }
         }
         while let Some(completion) = self.taken.pop_front() {
             self.completed(&completion);
         }
+        any
     }
 
     /// Takes completions off a queue. Whose a packet is that came is known by the number of its

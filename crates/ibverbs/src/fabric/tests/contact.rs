@@ -116,15 +116,8 @@ fn a_packet_of_an_attempt_that_is_over_is_nobodys() {
         let first = a.connect(&b);
         a.progress();
         b.progress();
-        net(|net| net.holds = true);
-        a.progress();
-        net(|net| net.let_go(0));
-        a.progress();
+        a.progress_unheard();
         assert_eq!(a.connected, [first]);
-        net(|net| {
-            net.held.clear();
-            net.holds = false;
-        });
         a.say(first, b"of the first").expect("room");
         a.progress();
         a.fabric.disconnect(first);
@@ -300,6 +293,58 @@ fn a_way_that_is_not_there_is_named() {
         panic!("{:?}", a.failed);
     };
     assert!(why.contains("ibv_create_ah"), "{why}");
+}
+
+/// A rank begins to send to many, and computes for longer than an attempt may take.
+#[test]
+fn answers_that_came_in_time_are_heard_first() {
+    for arms in [false, true] {
+        adapters(&[Nature::PLAIN; 2]);
+        let impatient = FabricSettings {
+            greeting: Duration::from_millis(1),
+            ..on("fake0")
+        };
+        let mut hub = Side::open(1, impatient);
+        let mut peers: Vec<Side> = (0..40).map(|id| Side::open(2 + id, on("fake1"))).collect();
+        for peer in &peers {
+            hub.connect(peer);
+        }
+        peers.iter_mut().for_each(Side::progress);
+        for _ in 0..3 {
+            wait_for_tick();
+        }
+        if arms {
+            hub.fabric.arm().expect("armed");
+        }
+        hub.progress();
+        assert_eq!((hub.connected.len(), hub.failed), (40, vec![]));
+    }
+}
+
+/// A packet lies there of a peer whose last greeting was lost.
+#[test]
+fn a_packet_that_came_in_time_is_an_answer() {
+    adapters(&[Nature::PLAIN; 2]);
+    let mut a = Side::open(1, on("fake0"));
+    let impatient = FabricSettings {
+        greeting: Duration::from_millis(1),
+        ..on("fake1")
+    };
+    let mut b = Side::open(2, impatient);
+    let there = a.connect(&b);
+    a.progress();
+    b.progress();
+    a.progress_unheard();
+    a.say(there, b"hello").expect("room");
+    a.progress();
+    for _ in 0..3 {
+        wait_for_tick();
+    }
+    settle(&mut [&mut b, &mut a]);
+    let ([back], []) = (&b.connected[..], &b.failed[..]) else {
+        panic!("{:?} {:?}", b.connected, b.failed);
+    };
+    assert_eq!(b.from(*back), [b"hello"]);
 }
 
 /// Nobody has to wake up in vain while a peer computes for minutes.

@@ -11,7 +11,7 @@ use super::{
     ConnectionFailure, ConnectionId, Event, Fabric, FabricSettings, Inbox, SendRefused,
     TransferError,
 };
-use crate::fake::{Nature, adapters, ibv_transport_type};
+use crate::fake::{Nature, adapters, ibv_transport_type, net};
 
 /// Rounds in which everything that can happen has happened.
 const ROUNDS: usize = 50;
@@ -77,6 +77,18 @@ impl Side {
                 Event::More { .. } => {}
             }
         }
+    }
+
+    /// Moves on with an answer that is on its way; what this side says to that is lost.
+    fn progress_unheard(&mut self) {
+        net(|net| net.holds = true);
+        self.progress();
+        net(|net| net.let_go(0));
+        self.progress();
+        net(|net| {
+            net.held.clear();
+            net.holds = false;
+        });
     }
 
     /// What came over a connection, in the order of coming.
