@@ -55,7 +55,7 @@ pub(crate) unsafe fn ibv_query_device_ex(
     attr.max_dm_size = nature.device_memory;
     let plain = &mut attr.orig_attr;
     (plain.max_qp, plain.max_qp_wr, plain.max_sge) = (1 << 16, 1 << 14, 16);
-    (plain.max_cqe, plain.phys_port_cnt) = (1 << 20, 1);
+    (plain.max_cqe, plain.phys_port_cnt) = (1 << 20, nature.ports);
     (plain.max_qp_rd_atom, plain.max_qp_init_rd_atom) = (16, 16);
     plain.max_srq_wr = nature.shared_receives as c_int;
     plain.max_srq = c_int::from(nature.shared_receives > 0);
@@ -108,12 +108,13 @@ pub(crate) unsafe fn ibv_query_gid_ex(
 
 pub(crate) unsafe fn ibv_query_pkey(
     _: *mut ibv_context,
-    _: u8,
+    port: u8,
     index: c_int,
     key: *mut u16,
 ) -> c_int {
+    // Each port is in a partition of its own.
     // SAFETY: room for the answer.
-    unsafe { *key = [0xffff_u16, 0x8001][index as usize].to_be() };
+    unsafe { *key = [0xffff, 0x8000 | u16::from(port)][index as usize].to_be() };
     0
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct Nature {
     /// Bytes of memory on the adapter, which copies whole words of 4 bytes.
     pub(crate) device_memory: u64,
     pub(crate) transport: ibv_transport_type::Type,
+    pub(crate) ports: u8,
     /// InfiniBand, else RoCE.
     pub(crate) infiniband: bool,
     /// What the port says of itself (`IBV_QPF_GRH_REQUIRED`).
@@ -39,6 +40,7 @@ impl Nature {
         in_order: true,
         device_memory: 0,
         transport: ibv_transport_type::IBV_TRANSPORT_IB,
+        ports: 1,
         infiniband: false,
         port_flags: 0,
     };

@@ -230,23 +230,24 @@ impl Context {
         port::query(self, number, settings)
     }
 
-    /// The first port that is up.
+    /// The first port that is up and has what the settings ask for.
     ///
     /// # Errors
     /// [`VerbsError::NoPort`] with what is the matter with each; [`VerbsError::Setting`] of one.
     pub fn first_port(&self, settings: &PortSettings) -> Result<Port, VerbsError> {
-        let mut why = Vec::new();
+        let (mut why, mut unset) = (Vec::new(), None);
         for number in 1..=self.limits.ports {
             match self.port(number, settings) {
+                Ok(port) => return Ok(port),
                 Err(VerbsError::NoPort { why: reason, .. }) => why.push(reason),
-                result @ (Ok(_) | Err(VerbsError::Setting { .. })) => return result,
+                Err(error @ VerbsError::Setting { .. }) => unset = Some(error),
                 Err(error) => why.push(error.to_string()),
             }
         }
-        Err(VerbsError::NoPort {
+        Err(unset.unwrap_or_else(|| VerbsError::NoPort {
             device: self.name.clone(),
             why: why.join("; "),
-        })
+        }))
     }
 
     pub(super) fn raw(&self) -> *mut sys::ibv_context {

@@ -77,3 +77,25 @@ fn what_a_port_has_not_is_named_with_the_setting() {
         assert!(error.to_string().starts_with(why), "{error}");
     }
 }
+
+#[test]
+fn a_port_that_has_what_the_settings_ask_for_is_found() {
+    adapters(&[Nature {
+        ports: 2,
+        ..Nature::PLAIN
+    }]);
+    let in_partition = |partition| {
+        let port = PortSettings {
+            partition: Some(partition),
+            ..PortSettings::default()
+        };
+        let settings = FabricSettings {
+            port,
+            ..FabricSettings::DEFAULT
+        };
+        Fabric::open(settings, 1, 2, Vec::new())
+    };
+    in_partition(0x8002).expect("the second port is in it");
+    let error = in_partition(0x8003).expect_err("no port is in it");
+    assert!(matches!(error, VerbsError::Setting { .. }), "{error}");
+}
