@@ -33,14 +33,14 @@ pub enum VerbsError {
         /// What is the matter with its ports.
         why: String,
     },
-    /// A port has not what a setting asks for.
+    /// A port does not do what a setting asks for.
     #[error("port {port} of {device} {why}")]
     Setting {
         /// The device.
         device: String,
         /// The port.
         port: u8,
-        /// What it has not, the setting, and what there is.
+        /// What it does not, the setting, and what there is.
         why: String,
     },
     /// A verbs call failed.

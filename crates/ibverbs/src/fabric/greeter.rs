@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::FabricAddress;
-use super::greeting::LONGEST;
+use super::greeting::{LONGEST, longest};
 use super::rail::Rail;
 use crate::VerbsError;
 use crate::objects::{
@@ -36,7 +36,18 @@ pub(super) struct Greeter {
 }
 
 impl Greeter {
-    pub(super) fn new(rail: &Rail) -> Result<Self, VerbsError> {
+    pub(super) fn new(rail: &Rail, streams: u8) -> Result<Self, VerbsError> {
+        let (needed, most) = (longest(streams.into()), rail.port.datagram_bytes());
+        if needed > most {
+            return Err(VerbsError::Setting {
+                device: rail.domain.context().name().to_owned(),
+                port: rail.port.number(),
+                why: format!(
+                    "carries datagrams of {most} bytes, and greetings for {streams} streams \
+                     (LIMIC_VERBS_STREAMS) have {needed}"
+                ),
+            });
+        }
         let queue = DatagramQueue::new(&rail.domain, &rail.queue, &rail.port, SLOTS)?;
         // Receives first, sends behind them.
         let bytes = Bytes::zeroed(2 * SLOTS as usize * SLOT_BYTES)?;

@@ -28,8 +28,13 @@ const VERSION: u8 = 2;
 const FIXED: usize = 56;
 const STREAM: usize = 27;
 
-/// Bytes of the longest greeting; every network's packets are longer.
-pub(super) const LONGEST: usize = FIXED + STREAMS * STREAM + HELLO;
+/// Bytes of the longest greeting.
+pub(super) const LONGEST: usize = longest(STREAMS);
+
+/// Bytes of the longest greeting with so many streams.
+pub(super) const fn longest(streams: usize) -> usize {
+    FIXED + streams * STREAM + HELLO
+}
 
 /// What one endpoint tells another about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

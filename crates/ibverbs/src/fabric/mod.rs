@@ -139,7 +139,7 @@ impl Fabric {
         assert!(settings.check().is_ok() && hello.len() <= HELLO, "checked");
         let rails = rail::open_all(&settings)?;
         let packets = Packets::new(&rails, settings.packets, settings.packet_bytes)?;
-        let greeter = Greeter::new(&rails[0])?;
+        let greeter = Greeter::new(&rails[0], settings.streams)?;
         Ok(Self {
             connections: BTreeMap::new(),
             next_number: 0,

@@ -63,6 +63,7 @@ pub struct Port {
     pub(super) number: u8,
     pub(super) partition_index: u16,
     pub(super) mtu: sys::ibv_mtu::Type,
+    datagram_bytes: usize,
     gid_index: u8,
     service_level: u8,
     traffic_class: u8,
@@ -89,6 +90,12 @@ impl Port {
     #[must_use]
     pub fn layer(&self) -> LinkLayer {
         self.layer
+    }
+
+    /// Bytes of the longest datagram.
+    #[must_use]
+    pub fn datagram_bytes(&self) -> usize {
+        self.datagram_bytes
     }
 
     /// The way from this port to another.
@@ -137,7 +144,7 @@ pub(super) fn query(
         return Err(unusable("is not active".to_owned()));
     }
     if context.speaks_iwarp() {
-        let why = "speaks iWARP, which has no datagrams to meet by; TCP leads over it too";
+        let why = "speaks iWARP, which has no datagrams to meet by; TCP can use it";
         return Err(unusable(why.to_owned()));
     }
     let layer = if attr.link_layer == ETHERNET {
@@ -196,6 +203,7 @@ pub(super) fn query(
         gid_index,
         partition_index,
         mtu: attr.active_mtu.min(wanted),
+        datagram_bytes: 128 << attr.active_mtu.min(5),
         service_level: settings.service_level,
         traffic_class: settings.traffic_class,
         // On Ethernet it is the only route; on InfiniBand it is needed between subnets, and

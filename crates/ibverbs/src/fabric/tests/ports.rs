@@ -3,7 +3,7 @@
 use super::{on, pair, settle};
 use crate::VerbsError;
 use crate::fabric::{Fabric, FabricSettings};
-use crate::fake::ibv_mtu::{IBV_MTU_1024, IBV_MTU_4096};
+use crate::fake::ibv_mtu::{IBV_MTU_256, IBV_MTU_1024, IBV_MTU_4096};
 use crate::fake::{Nature, adapters, net};
 use crate::objects::PortSettings;
 
@@ -98,4 +98,22 @@ fn a_port_that_has_what_the_settings_ask_for_is_found() {
     in_partition(0x8002).expect("the second port is in it");
     let error = in_partition(0x8003).expect_err("no port is in it");
     assert!(matches!(error, VerbsError::Setting { .. }), "{error}");
+}
+
+#[test]
+fn a_port_is_refused_whose_datagrams_are_too_short_for_greetings() {
+    adapters(&[Nature {
+        mtu: IBV_MTU_256,
+        ..Nature::PLAIN
+    }]);
+    let with = |streams| {
+        let settings = FabricSettings {
+            streams,
+            ..FabricSettings::DEFAULT
+        };
+        Fabric::open(settings, 1, 2, Vec::new())
+    };
+    with(2).expect("they fit");
+    let error = with(3).expect_err("they do not fit");
+    assert!(error.to_string().contains("LIMIC_VERBS_STREAMS"), "{error}");
 }
