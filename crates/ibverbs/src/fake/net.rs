@@ -139,6 +139,7 @@ impl Net {
         let there = self.device_of(&told.way);
         let other = self.pairs.iter().position(|pair| {
             Some(pair.device) == there
+                && there != self.frozen
                 && pair.number == told.other
                 && pair.told.other == number
                 && self.device_of(&pair.told.way) == Some(device)

@@ -1,7 +1,7 @@
 //! Streams and connections end, and others go on.
 
 use super::{Side, on, pair, settle};
-use crate::fabric::{FabricSettings, RemoteRange, TransferError};
+use crate::fabric::{ConnectionFailure, FabricSettings, RemoteRange, TransferError};
 use crate::fake::{Nature, adapters, net};
 use crate::objects::Access;
 
@@ -101,4 +101,86 @@ fn a_refused_read_is_not_tried_on_other_streams() {
         (a.from(there), b.from(back)),
         (vec![&b"on"[..]], vec![&b"on"[..]])
     );
+}
+
+#[test]
+fn a_peer_that_is_gone_is_lost() {
+    adapters(&[Nature::PLAIN; 2]);
+    let ((mut a, there), (b, _)) = pair(on);
+    drop(b);
+    net(|net| net.impatient = true);
+    a.say(there, b"hello").expect("room");
+    settle(&mut [&mut a]);
+    let [(connection, ConnectionFailure::Lost(_))] = a.failed[..] else {
+        panic!("{:?}", a.failed);
+    };
+    assert_eq!(connection, there);
+}
+
+/// One of two adapters goes, with packets under way in both directions.
+#[test]
+fn what_a_stream_had_goes_by_another() {
+    adapters(&[Nature::PLAIN; 3]);
+    let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
+        devices: match device {
+            "fake0" => vec!["fake0".to_owned(), "fake2".to_owned()],
+            device => vec![device.to_owned()],
+        },
+        streams: 2,
+        ..on(device)
+    });
+    net(|net| (net.frozen, net.impatient) = (Some(0), true));
+    for number in 0..5 {
+        a.say(there, &[number; 600]).expect("room");
+        b.say(back, &[number; 600]).expect("room");
+        settle(&mut [&mut b, &mut a]);
+    }
+    net(|net| net.frozen = None);
+    settle(&mut [&mut a, &mut b]);
+    let all: Vec<_> = (0..5).map(|number| vec![number; 600]).collect();
+    assert!(a.from(there) == all && b.from(back) == all);
+    assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
+    assert!(a.fabric.counts().moved > 0 && b.fabric.counts().moved > 0);
+}
+
+/// A stream breaks with a packet unread, and the next queue pair gets its number.
+#[test]
+fn packets_of_a_broken_stream_stay_with_their_connection() {
+    for cleans in [false, true] {
+        let nature = Nature {
+            cleans,
+            ..Nature::PLAIN
+        };
+        adapters(&[nature; 4]);
+        let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
+            devices: match device {
+                "fake1" => vec!["fake1".to_owned(), "fake2".to_owned()],
+                device => vec![device.to_owned()],
+            },
+            streams: 2,
+            ..on(device)
+        });
+        let mut c = Side::open(
+            3,
+            FabricSettings {
+                streams: 2,
+                ..on("fake3")
+            },
+        );
+        b.say(back, b"of the broken").expect("room");
+        b.progress();
+        net(|net| (net.frozen, net.impatient) = (Some(1), true));
+        a.say(there, b"to the other").expect("room");
+        // The packet is taken with what breaks the stream, and read when there is a successor.
+        while a.fabric.take_completions() {}
+        let next = a.connect(&c);
+        net(|net| (net.frozen, net.impatient) = (None, false));
+        settle(&mut [&mut a, &mut c, &mut b]);
+        c.say(c.connected[0], b"of the next").expect("room");
+        settle(&mut [&mut a, &mut c, &mut b]);
+        assert_eq!(a.from(there), [b"of the broken"]);
+        assert_eq!(a.from(next), [b"of the next"]);
+        assert_eq!(b.from(back), [b"to the other"]);
+        assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
+    }
 }
