@@ -36,15 +36,12 @@ pub(super) unsafe fn data_in_order(
     how: u32,
 ) -> i32 {
     type Call = unsafe extern "C" fn(*mut sys::ibv_qp, sys::ibv_wr_opcode::Type, u32) -> i32;
-    // SAFETY: constant, terminated strings; the library is loaded already, since the queue pair is
-    // its, and stays.
-    let call = unsafe {
-        let library = libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY);
-        if library.is_null() {
-            return 0;
-        }
-        libc::dlsym(library, c"ibv_query_qp_data_in_order".as_ptr())
-    };
+    let library = open();
+    if library.is_null() {
+        return 0;
+    }
+    // SAFETY: a library that is loaded and stays; a constant, terminated string.
+    let call = unsafe { libc::dlsym(library, c"ibv_query_qp_data_in_order".as_ptr()) };
     if call.is_null() {
         return 0;
     }
@@ -52,6 +49,14 @@ pub(super) unsafe fn data_in_order(
     let call = unsafe { core::mem::transmute::<*mut libc::c_void, Call>(call) };
     // SAFETY: the caller's promise.
     unsafe { call(pair, what, how) }
+}
+
+/// The library, which is loaded by the first call and stays; null if that fails.
+#[cfg(not(test))]
+fn open() -> *mut libc::c_void {
+    // SAFETY: a constant, terminated string; loading runs the constructors of libibverbs, which
+    // every program linked against it runs too.
+    unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY) }
 }
 
 /// Tests bring their adapters with them.
@@ -62,11 +67,7 @@ fn load() -> Option<String> {
 
 #[cfg(not(test))]
 fn load() -> Option<String> {
-    // SAFETY: a constant, terminated string; loading runs the constructors of libibverbs, which
-    // every program linked against it runs too. The library stays loaded: nothing holds on to the
-    // handle.
-    let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY) };
-    if !handle.is_null() {
+    if !open().is_null() {
         return None;
     }
     // SAFETY: after a failed dlopen on this thread, dlerror gives a terminated string that lives

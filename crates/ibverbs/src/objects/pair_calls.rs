@@ -1,4 +1,4 @@
-//! What is asked of queue pairs of both kinds.
+//! What is asked of queue pairs of both kinds, and of shared receive queues.
 
 use std::ptr::NonNull;
 
@@ -17,6 +17,20 @@ pub(super) unsafe fn receive(
     id: u64,
     slice: LocalSlice,
 ) -> Result<(), VerbsError> {
+    post_receive("ibv_post_recv", id, slice, |work, bad| {
+        // SAFETY: a live queue pair; the request and its list live during the call.
+        unsafe { sys::ibv_post_recv(pair.as_ptr(), work, bad) }
+    })
+}
+
+/// Hands a receive to the call that adds it to some queue. It lives during the call, which is as
+/// long as it is needed.
+pub(super) fn post_receive(
+    call: &'static str,
+    id: u64,
+    slice: LocalSlice,
+    post: impl FnOnce(*mut sys::ibv_recv_wr, *mut *mut sys::ibv_recv_wr) -> i32,
+) -> Result<(), VerbsError> {
     let mut slice = slice.raw();
     let mut work = sys::ibv_recv_wr {
         wr_id: id,
@@ -25,9 +39,7 @@ pub(super) unsafe fn receive(
         num_sge: 1,
     };
     let mut bad = std::ptr::null_mut();
-    // SAFETY: a live queue pair; the request and its list live during the call.
-    let returned = unsafe { sys::ibv_post_recv(pair.as_ptr(), &raw mut work, &raw mut bad) };
-    VerbsError::check("ibv_post_recv", returned)
+    VerbsError::check(call, post(&raw mut work, &raw mut bad))
 }
 
 /// Moves a queue pair that is alive, of either kind, to what the fields named by the mask say.
