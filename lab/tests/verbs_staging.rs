@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use limic_ibverbs::objects::{AdapterMemory, Context, HostMemory, ProtectionDomain, devices};
+use limic_ibverbs::objects::{
+    AdapterMemory, Context, HostMemory, PortSettings, ProtectionDomain, devices,
+};
 use limic_lab_tests::in_guest;
 use limic_papers::staging::{
     AreaCard, Costs, Forwarder, Link, LinkError, Next, Packed, Pieces, Way, area,
@@ -19,7 +21,10 @@ fn domain() -> Arc<ProtectionDomain> {
 
 /// Two ends in one process.
 fn linked(domain: &Arc<ProtectionDomain>) -> [Link; 2] {
-    let port = domain.context().first_port().expect("a port");
+    let port = domain
+        .context()
+        .first_port(&PortSettings::default())
+        .expect("a port");
     let new = || Link::new(domain, port, PATIENCE).expect("a link");
     let mut ends = [new(), new()];
     let cards = [ends[0].card(), ends[1].card()];

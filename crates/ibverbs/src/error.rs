@@ -13,7 +13,7 @@ pub enum VerbsError {
     NoLibrary(String),
     /// The library is there and finds no device.
     #[error(
-        "libibverbs finds no device ({0}): is there an InfiniBand, RoCE or iWARP adapter with its driver, or a soft one \
+        "libibverbs finds no device ({0}): is there an InfiniBand or RoCE adapter with its driver, or a soft one \
          (rdma link add rxe0 type rxe netdev NAME), and the provider's library?"
     )]
     NoDevice(String),
@@ -31,6 +31,16 @@ pub enum VerbsError {
         /// The device.
         device: String,
         /// What is the matter with its ports.
+        why: String,
+    },
+    /// A port does not do what a setting asks for.
+    #[error("port {port} of {device} {why}")]
+    Setting {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u8,
+        /// What it does not, the setting, and what there is.
         why: String,
     },
     /// A verbs call failed.

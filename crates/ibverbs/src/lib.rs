@@ -1,5 +1,5 @@
-//! Reliable connections over libibverbs that stay small: InfiniBand, RoCE and iWARP by the same
-//! calls, and nothing that knows one vendor.
+//! Reliable connections over libibverbs that stay small: InfiniBand and RoCE by the same calls,
+//! and nothing that knows one vendor.
 //!
 //! - [`objects`]: the verbs as safe values: devices, memory, queues, queue pairs.
 //! - [`fabric`]: all connections of an endpoint: contact, packets, transfers, failure.
@@ -12,10 +12,18 @@
 mod child;
 mod error;
 pub mod fabric;
+#[cfg(test)]
+mod fake;
 pub mod objects;
 pub mod packet;
 mod seam;
 mod watch;
+
+/// The calls of libibverbs; tests have adapters of their own.
+#[cfg(test)]
+use fake as sys;
+#[cfg(not(test))]
+use rdma_sys as sys;
 
 pub use error::VerbsError;
 pub use seam::VerbsFabric;

@@ -17,7 +17,7 @@ use limic_shm::segment::Shape;
 
 use crate::entry::{Entry, settings};
 use crate::forms::{Bytes, Count, Flag, Form, Millis, Or, Paths, Plain};
-use crate::verbs::devices;
+use crate::verbs::{PartitionKey, devices};
 use crate::{
     CopyInstructions, FabricUse, Group, SegmentSettings, Settings, SettingsBuilder, Spin,
     TcpSettings, VerbsCache, VerbsConnect, VerbsSettings,
@@ -26,8 +26,10 @@ use crate::{
 /// A text that may be none. The macros know it by this name: it is given as `Option<&str>`, and
 /// taken as `&str`.
 type Text = Option<String>;
-/// The number of a node that may be none: the type of a row is one word.
-type Node = Option<u32>;
+/// A number that may be none: the type of a row is one word.
+type Number = Option<u32>;
+/// A partition that may be none.
+type Partition = Option<u16>;
 
 fn is_area(bytes: u64) -> bool {
     bytes.is_power_of_two() && (4 << 10..=16 << 20).contains(&bytes)
@@ -35,6 +37,10 @@ fn is_area(bytes: u64) -> bool {
 
 fn is_fragment(bytes: u64) -> bool {
     (MIN_FRAGMENT.into()..=MAX_FRAGMENT.into()).contains(&bytes) && bytes % 64 == 0
+}
+
+fn is_mtu(bytes: &u32) -> bool {
+    bytes.is_power_of_two() && (256..=4096).contains(bytes)
 }
 
 fn is_kernel_group(text: &str) -> bool {
@@ -112,7 +118,7 @@ settings! {
         "yes or no";
 
         NumaNode: Memory "LIMIC_NUMA_NODE" "numa_node",
-        pub numa_node: Node = None, Or("auto", |node: &u32| *node <= 65533),
+        pub numa_node: Number = None, Or("auto", |node: &u32| *node <= 65533),
         "NUMA node of the segment; auto is the node on which the endpoint runs",
         "auto, or the number of a node from 0 to 65533";
 
@@ -252,6 +258,41 @@ settings! {
         "least milliseconds for which adapters repeat what a peer does not acknowledge, before \
          the peer counts as lost",
         "10 to 600000 milliseconds";
+
+        VerbsGreeting: Verbs "LIMIC_VERBS_GREETING_MS" "verbs_greeting_ms",
+        verbs_greeting: Duration = Duration::from_secs(300), Millis(100..=86_400_000),
+        "milliseconds in which a peer has to answer at the first contact, before it counts as \
+         unreachable: longer than any rank computes without a call",
+        "100 to 86400000 milliseconds";
+
+        VerbsGidIndex: Verbs "LIMIC_VERBS_GID_INDEX" "verbs_gid_index",
+        verbs_gid_index: Number = None, Or("auto", |index: &u32| *index <= 255),
+        "entry of an adapter's table of addresses (GIDs) at which peers reach it; auto is RoCE \
+         version 2 before 1, and IPv4 before IPv6",
+        "auto, or 0 to 255";
+
+        VerbsPartition: Verbs "LIMIC_VERBS_PARTITION" "verbs_partition",
+        verbs_partition: Partition = None, PartitionKey,
+        "key of the partition that connections are in (P_Key), the same in all ranks; auto is the \
+         first of the adapter's port",
+        "auto, or a number from 0x0001 to 0xffff";
+
+        VerbsServiceLevel: Verbs "LIMIC_VERBS_SERVICE_LEVEL" "verbs_service_level",
+        verbs_service_level: u8 = 0, Count(0..=15),
+        "service level of packets, by which InfiniBand chooses lanes and ways",
+        "0 to 15";
+
+        VerbsTrafficClass: Verbs "LIMIC_VERBS_TRAFFIC_CLASS" "verbs_traffic_class",
+        verbs_traffic_class: u8 = 0, Count(0..=255),
+        "traffic class of packets; over RoCE, four times the DSCP by which switches choose a \
+         queue",
+        "0 to 255";
+
+        VerbsMtu: Verbs "LIMIC_VERBS_MTU" "verbs_mtu",
+        verbs_mtu: Number = None, Or("auto", is_mtu),
+        "most bytes of the network's packets; auto is what the adapter's port is set to, and the \
+         smaller number of two ends holds",
+        "auto, 256, 512, 1024, 2048 or 4096";
     }
 }
 
@@ -289,6 +330,12 @@ impl Settings {
             cache: self.verbs_cache(),
             connect: self.verbs_connect(),
             retry: self.verbs_retry(),
+            greeting: self.verbs_greeting(),
+            gid_index: self.verbs_gid_index().map(|index| index as u8),
+            partition: self.verbs_partition(),
+            service_level: self.verbs_service_level(),
+            traffic_class: self.verbs_traffic_class(),
+            mtu: self.verbs_mtu(),
         }
     }
 }
@@ -373,6 +420,14 @@ mod tests {
             (Key::VerbsDevices, "rxe0", "rxe0:x"),
             (Key::VerbsRings, "0", "1025"),
             (Key::VerbsRetry, "10", "9"),
+            (Key::VerbsGreeting, "86400000", "86400001"),
+            (Key::VerbsGidIndex, "255", "256"),
+            (Key::VerbsPartition, "0x8001", "0x18001"),
+            (Key::VerbsPartition, "auto", "0x8000"),
+            (Key::VerbsServiceLevel, "15", "16"),
+            (Key::VerbsTrafficClass, "255", "256"),
+            (Key::VerbsMtu, "4096", "8192"),
+            (Key::VerbsMtu, "auto", "1500"),
             (Key::VerbsCache, "watch", "256"),
             (Key::VerbsConnect, "static", "always"),
         ] {

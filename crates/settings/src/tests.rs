@@ -151,6 +151,12 @@ fn every_variable_does_something() {
         ("LIMIC_VERBS_CACHE", "watch"),
         ("LIMIC_VERBS_CONNECT", "static"),
         ("LIMIC_VERBS_RETRY_MS", "500"),
+        ("LIMIC_VERBS_GREETING_MS", "60000"),
+        ("LIMIC_VERBS_GID_INDEX", "3"),
+        ("LIMIC_VERBS_PARTITION", "0x8001"),
+        ("LIMIC_VERBS_SERVICE_LEVEL", "2"),
+        ("LIMIC_VERBS_TRAFFIC_CLASS", "106"),
+        ("LIMIC_VERBS_MTU", "1024"),
         ("LIMIC_VERBS_ENTRIES", "5"),
         ("LIMIC_VERBS_COALESCE", "off"),
         ("LIMIC_KERNEL_GROUP", "fd:3"),
@@ -204,6 +210,12 @@ fn every_variable_does_something() {
         (3, VerbsCache::Watch, VerbsConnect::Static)
     );
     assert_eq!(verbs.retry, Duration::from_millis(500));
+    assert_eq!(verbs.greeting, Duration::from_secs(60));
+    assert_eq!(
+        (verbs.gid_index, verbs.partition, verbs.mtu),
+        (Some(3), Some(0x8001), Some(1024))
+    );
+    assert_eq!((verbs.service_level, verbs.traffic_class), (2, 106));
     assert_eq!(settings.stats(), Some("counts.json"));
     assert_eq!(Settings::default().stats(), None);
     assert!(settings.warnings().is_empty(), "{:?}", settings.warnings());

@@ -7,6 +7,7 @@ use limic_policy::named;
 use limic_policy::named::find;
 
 use crate::Settings;
+use crate::forms::Form;
 
 named! {
     /// When the ranks of a job meet over verbs.
@@ -71,6 +72,27 @@ pub(crate) fn devices(text: &str) -> Option<Vec<String>> {
     (devices.len() <= DEVICES && devices.iter().all(named)).then_some(devices)
 }
 
+/// The key of a partition as InfiniBand writes it, or auto. Its highest bit is the kind of
+/// membership: without it, something has to be left.
+pub(crate) struct PartitionKey;
+
+impl Form<Option<u16>> for PartitionKey {
+    fn read(&self, text: &str) -> Option<Option<u16>> {
+        if text.eq_ignore_ascii_case("auto") {
+            return Some(None);
+        }
+        let key = match text.strip_prefix("0x") {
+            Some(digits) => u16::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        key.ok().filter(|key| key << 1 != 0).map(Some)
+    }
+
+    fn show(&self, value: &Option<u16>) -> String {
+        value.map_or_else(|| "auto".to_owned(), |key| format!("{key:#06x}"))
+    }
+}
+
 /// How verbs are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -94,6 +116,22 @@ pub struct VerbsSettings {
     /// counts as lost: 10 ms to 10 minutes (`LIMIC_VERBS_RETRY_MS`). Adapters know few steps, each
     /// twice the one before.
     pub retry: Duration,
+    /// Time in which a peer has to answer at the first contact: 100 ms to a day
+    /// (`LIMIC_VERBS_GREETING_MS`). It answers when it makes a call.
+    pub greeting: Duration,
+    /// Entry of the ports' tables of global identifiers, 0 to 255 (`LIMIC_VERBS_GID_INDEX`).
+    /// `None`: the best.
+    pub gid_index: Option<u8>,
+    /// Key of the partition of the connections (`LIMIC_VERBS_PARTITION`). `None`: the first of
+    /// each port.
+    pub partition: Option<u16>,
+    /// Service level of packets, 0 to 15 (`LIMIC_VERBS_SERVICE_LEVEL`).
+    pub service_level: u8,
+    /// Traffic class of packets (`LIMIC_VERBS_TRAFFIC_CLASS`).
+    pub traffic_class: u8,
+    /// Most bytes of the network's packets, a power of two from 256 to 4096 (`LIMIC_VERBS_MTU`).
+    /// `None`: those of each port.
+    pub mtu: Option<u32>,
 }
 
 impl Default for VerbsSettings {

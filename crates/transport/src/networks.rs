@@ -44,7 +44,7 @@ pub fn networks(settings: &Settings) -> [Network; 2] {
         Network {
             name: "verbs",
             state: state(used.has_verbs(), &|| {
-                verbs().map(|devices| devices.join(", "))
+                verbs(settings).map(|devices| devices.join(", "))
             }),
         },
         Network {
@@ -79,18 +79,32 @@ pub fn limits(name: &str) -> Option<Limits> {
     }
 }
 
+/// How ports of verbs are used.
+#[cfg(feature = "ibverbs")]
+pub(crate) fn ports(settings: &Settings) -> limic_ibverbs::objects::PortSettings {
+    let verbs = settings.verbs();
+    limic_ibverbs::objects::PortSettings {
+        gid_index: verbs.gid_index,
+        partition: verbs.partition,
+        service_level: verbs.service_level,
+        traffic_class: verbs.traffic_class,
+        mtu: verbs.mtu,
+    }
+}
+
 /// Names of the devices of verbs with an active port, or why there is none.
 ///
 /// # Errors
 /// [`NetworkOff`].
 #[cfg(feature = "ibverbs")]
-fn verbs() -> Result<Vec<String>, NetworkOff> {
+fn verbs(settings: &Settings) -> Result<Vec<String>, NetworkOff> {
     use limic_ibverbs::objects::{Context, devices};
     let text = |error: limic_ibverbs::VerbsError| NetworkOff::Unusable(error.to_string());
+    let ports = ports(settings);
     let mut usable = Vec::new();
     let mut why = Vec::new();
     for device in devices().map_err(text)? {
-        match Context::open(&device).and_then(|context| context.first_port()) {
+        match Context::open(&device).and_then(|context| context.first_port(&ports)) {
             Ok(_) => usable.push(device.name),
             Err(error) => why.push(format!("{}: {error}", device.name)),
         }
@@ -102,6 +116,6 @@ fn verbs() -> Result<Vec<String>, NetworkOff> {
 }
 
 #[cfg(not(feature = "ibverbs"))]
-fn verbs() -> Result<Vec<String>, NetworkOff> {
+fn verbs(_: &Settings) -> Result<Vec<String>, NetworkOff> {
     Err(NetworkOff::NotBuilt)
 }

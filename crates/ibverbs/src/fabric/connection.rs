@@ -7,6 +7,7 @@ use super::FabricAddress;
 use super::ring::{Pause, RingIn, RingOut};
 use super::spread::Spread;
 use super::transfer::Part;
+use crate::VerbsError;
 use crate::objects::{Bytes, QueuePair};
 use crate::packet::{Form, Packing, Sequence};
 
@@ -15,6 +16,8 @@ use crate::packet::{Form, Packing, Sequence};
 pub(super) enum Posted {
     /// A packet, in one of the packet buffers.
     Packet { buffer: u32, len: u32 },
+    /// A packet that the request took itself, and that no other stream can take over.
+    Inline,
     /// A part of a transfer.
     Part(Part),
     /// A question whether the peer lives.
@@ -26,6 +29,8 @@ pub(super) enum Posted {
 pub(super) struct Stream {
     pub(super) pair: QueuePair,
     pub(super) rail: usize,
+    /// The peer's, whose keys count.
+    pub(super) rail_there: usize,
     /// Free entries of the send queue.
     pub(super) free: u16,
     pub(super) unsignalled: u16,
@@ -50,6 +55,8 @@ pub(super) enum Stage {
         since: Instant,
         next: Instant,
         tries: u32,
+        /// Why the last one did not go out.
+        unsent: Option<VerbsError>,
     },
     Ready,
 }
@@ -59,8 +66,8 @@ pub(super) enum Stage {
 pub(super) struct Known {
     /// The last connection.
     pub(super) connection: u32,
-    /// The peer's attempt that was heard, if that is over: a greeting may come late.
-    pub(super) heard: u32,
+    /// The last attempt of the peer that was heard and is over: its greetings may come late.
+    pub(super) over: u32,
 }
 
 /// A packet that waits for an entry, and takes further messages meanwhile.
@@ -100,8 +107,6 @@ pub(super) struct Connection {
     pub(super) hello: Vec<u8>,
     /// The stream's place never changes; one that failed is `None`.
     pub(super) streams: Vec<Option<Stream>>,
-    /// Rails and numbers of their queue pairs, also of those that failed.
-    pub(super) pairs: Vec<(usize, u32)>,
     /// Bytes of the largest packet that both take.
     pub(super) packet_bytes: u32,
     pub(super) sequence: u32,

@@ -1,7 +1,9 @@
 //! A stream breaks: the others take over what it had. The last one breaks: the peer is lost.
 
+use std::collections::VecDeque;
+
 use super::ConnectionFailure;
-use super::connection::Posted;
+use super::connection::{Posted, Stream};
 use super::sending::work_id;
 use super::{Event, Fabric};
 use crate::objects::{SendKind, SendWork};
@@ -17,19 +19,7 @@ impl Fabric {
         let Some(stream) = connection.streams.get_mut(place).and_then(Option::take) else {
             return;
         };
-        let mut pair = stream.pair;
-        let posted = stream.posted;
-        // Packets that its adapter has acknowledged are still to be read; the pair's number stays
-        // known for them. Destroying it may take its completions off the queue, so they are taken
-        // first.
-        if let Err(error) = pair.fail() {
-            tracing::debug!("a queue pair that failed cannot be set to its error state: {error}");
-        }
-        let rail = stream.rail;
-        while let Ok(true) = self.rails[rail].queue.poll(|completion| {
-            self.deferred.push_back((rail, completion));
-        }) {}
-        drop(pair);
+        let posted = self.take_down(stream);
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
@@ -37,11 +27,7 @@ impl Fabric {
         connection.ring_out = None;
         let left = connection.live_streams();
         if left == 0 || !connection.is_ready() {
-            for (_, posted) in posted {
-                if let Posted::Packet { buffer, .. } = posted {
-                    self.packets.put_back(buffer);
-                }
-            }
+            self.put_back(posted);
             self.end(number, ConnectionFailure::Lost(why.to_owned()));
             return;
         }
@@ -54,7 +40,7 @@ impl Fabric {
             match posted {
                 Posted::Packet { buffer, len } => packets.push((buffer, len)),
                 Posted::Part(part) => connection.waiting.push_front(part),
-                Posted::Ping => {}
+                Posted::Inline | Posted::Ping => {}
             }
         }
         self.counts.moved += packets.len() as u64;
@@ -64,6 +50,42 @@ impl Fabric {
             self.repost_packet(number, buffer, len);
         }
         self.post_parts(number);
+    }
+
+    /// Destroys a queue pair: nothing touches the memory of its requests any more, which are given
+    /// back. Packets that its adapter has acknowledged are still to be read, and some adapters
+    /// delete the completions of a queue pair that they destroy; others add some until then. So
+    /// they are taken before and after, while the queue pair's number is its own.
+    pub(super) fn take_down(&mut self, stream: Stream) -> VecDeque<(u32, Posted)> {
+        let Stream {
+            mut pair,
+            rail,
+            posted,
+            ..
+        } = stream;
+        if let Err(error) = pair.fail() {
+            tracing::debug!("a queue pair cannot be set to its error state: {error}");
+        }
+        let number = pair.number();
+        while let Ok(true) = self.look_at_queue(rail) {}
+        drop(pair);
+        while let Ok(true) = self.look_at_queue(rail) {}
+        self.by_pair.remove(&(rail, number));
+        let arrived = &self.arrived;
+        self.rails[rail].receives.gone(number, |buffer| {
+            let mut arrived = arrived.iter();
+            arrived.any(|it| it.rail == rail && it.buffer == buffer)
+        });
+        posted
+    }
+
+    /// The buffers of packets that go nowhere any more.
+    fn put_back(&mut self, posted: VecDeque<(u32, Posted)>) {
+        for (_, posted) in posted {
+            if let Posted::Packet { buffer, .. } = posted {
+                self.packets.put_back(buffer);
+            }
+        }
     }
 
     /// Posts a packet again. The send queue of the stream that takes over may be full of its own
@@ -121,24 +143,12 @@ impl Fabric {
         let Some(over) = self.connections.remove(&number).map(|over| *over) else {
             return;
         };
-        if let Some(known) = self.known.get_mut(&over.id) {
-            known.heard = over.heard;
+        if let Some(known) = self.known.get_mut(&over.id).filter(|_| over.heard != 0) {
+            known.over = over.heard;
         }
-        for pair in over.pairs {
-            // An adapter may have given the number of one that failed to another connection.
-            if self.by_pair.get(&pair) == Some(&number) {
-                self.by_pair.remove(&pair);
-            }
-        }
-        // The queue pairs go first: then nothing touches the memory of what was posted.
         for stream in over.streams.into_iter().flatten() {
-            let posted = stream.posted;
-            drop(stream.pair);
-            for (_, posted) in posted {
-                if let Posted::Packet { buffer, .. } = posted {
-                    self.packets.put_back(buffer);
-                }
-            }
+            let posted = self.take_down(stream);
+            self.put_back(posted);
         }
         if let Some(open) = over.open {
             self.open_packets -= u32::from(!open.had_time);

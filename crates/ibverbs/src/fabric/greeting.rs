@@ -12,7 +12,8 @@
 //!
 //! It makes no difference who begins, or whether both do at once. A datagram may get lost: who has
 //! not been heard repeats its greeting, less and less often, until the time for it is over. Every
-//! greeting is answered but one that says 'ready', so it ends.
+//! greeting is answered but one that says 'ready', so it ends. A greeting without streams is a
+//! refusal: nothing comes of the attempt that was heard. It says why, and is not answered.
 
 use crate::objects::{Gid, PortAddress, RemoteQueuePair};
 
@@ -23,12 +24,17 @@ pub(super) const STREAMS: usize = 8;
 pub const HELLO: usize = 128;
 
 const MAGIC: [u8; 4] = *b"lmgr";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const FIXED: usize = 56;
-const STREAM: usize = 26;
+const STREAM: usize = 27;
 
-/// Bytes of the longest greeting; every network's packets are longer.
-pub(super) const LONGEST: usize = FIXED + STREAMS * STREAM + HELLO;
+/// Bytes of the longest greeting.
+pub(super) const LONGEST: usize = longest(STREAMS);
+
+/// Bytes of the longest greeting with so many streams.
+pub(super) const fn longest(streams: usize) -> usize {
+    FIXED + streams * STREAM + HELLO
+}
 
 /// What one endpoint tells another about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +57,9 @@ pub(super) struct Greeting {
     pub(super) ready: bool,
     /// Bytes of the largest packet that it takes.
     pub(super) packet_bytes: u32,
-    /// Its queue pairs for this connection.
-    pub(super) streams: Vec<RemoteQueuePair>,
-    /// For the layer above.
+    /// Its queue pairs for this connection, each with its rail there; none in a refusal.
+    pub(super) streams: Vec<(RemoteQueuePair, u8)>,
+    /// For the layer above; of a refusal, why.
     pub(super) hello: Vec<u8>,
 }
 
@@ -72,13 +78,12 @@ impl Greeting {
         for word in [self.attempt, self.heard, self.packet_bytes, self.greeter] {
             out.extend(word.to_le_bytes());
         }
-        for stream in &self.streams {
+        for (stream, rail) in &self.streams {
             out.extend(stream.address.gid.0);
             out.extend(stream.address.lid.to_le_bytes());
             out.extend(&stream.number.to_le_bytes()[..3]);
             out.extend(&stream.first_packet.to_le_bytes()[..3]);
-            out.push(stream.reads);
-            out.push(0);
+            out.extend([stream.reads, stream.mtu, *rail]);
         }
         out.extend(&self.hello);
         out
@@ -101,7 +106,7 @@ impl Greeting {
         };
         let count = usize::from(fixed[5] & 0x7f);
         let hello = usize::from(u16::from_le_bytes([fixed[6], fixed[7]]));
-        if !(1..=STREAMS).contains(&count) || hello > HELLO {
+        if count > STREAMS || hello > HELLO {
             return None;
         }
         let mut streams = Vec::with_capacity(count);
@@ -110,7 +115,7 @@ impl Greeting {
             rest = left;
             let mut gid = [0; 16];
             gid.copy_from_slice(&bytes[..16]);
-            streams.push(RemoteQueuePair {
+            let pair = RemoteQueuePair {
                 address: PortAddress {
                     gid: Gid(gid),
                     lid: u16::from_le_bytes([bytes[16], bytes[17]]),
@@ -118,7 +123,9 @@ impl Greeting {
                 number: u32::from_le_bytes([bytes[18], bytes[19], bytes[20], 0]),
                 first_packet: u32::from_le_bytes([bytes[21], bytes[22], bytes[23], 0]),
                 reads: bytes[24],
-            });
+                mtu: bytes[25],
+            };
+            streams.push((pair, bytes[26]));
         }
         // An adapter may have padded the datagram; what is behind the hello is not looked at.
         let hello = rest.get(..hello)?.to_vec();
@@ -156,18 +163,26 @@ mod tests {
     use super::*;
 
     fn greeting() -> impl Strategy<Value = Greeting> {
-        let stream = (any::<[u8; 16]>(), any::<u16>(), 0..1_u32 << 24, any::<u8>()).prop_map(
-            |(gid, lid, number, reads)| RemoteQueuePair {
-                address: PortAddress { gid: Gid(gid), lid },
-                number,
-                first_packet: number ^ 0x55,
-                reads,
-            },
-        );
+        let stream = (
+            any::<[u8; 16]>(),
+            any::<u16>(),
+            0..1_u32 << 24,
+            any::<[u8; 3]>(),
+        )
+            .prop_map(|(gid, lid, number, [reads, mtu, rail])| {
+                let pair = RemoteQueuePair {
+                    address: PortAddress { gid: Gid(gid), lid },
+                    number,
+                    first_packet: number ^ 0x55,
+                    reads,
+                    mtu,
+                };
+                (pair, rail)
+            });
         (
             any::<[u64; 4]>(),
             any::<[u32; 3]>(),
-            proptest::collection::vec(stream, 1..=STREAMS),
+            proptest::collection::vec(stream, 0..=STREAMS),
             proptest::collection::vec(any::<u8>(), 0..=HELLO),
         )
             .prop_map(

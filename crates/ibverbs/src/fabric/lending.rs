@@ -16,7 +16,7 @@ impl Fabric {
     /// The peer talks a lot: it gets a ring.
     pub(super) fn lend_ring(&mut self, number: u32) {
         let (slots, slot_bytes) = (self.settings.ring_slots, self.settings.slot_bytes);
-        if slots == 0 || self.rings_granted >= self.settings.rings {
+        if slots == 0 || self.rings_granted >= self.settings.rings || !self.may_poll(number) {
             return;
         }
         // Slots hold whole words.
@@ -63,6 +63,19 @@ impl Fabric {
         }
     }
 
+    /// Whether the last byte of a packet in a ring says that all others are there: if all adapters
+    /// that the peer may write by promise that. Soft-RoCE has none, and copies in this order.
+    fn may_poll(&self, number: u32) -> bool {
+        let connection = self.connections.get(&number);
+        let mut streams = connection
+            .into_iter()
+            .flat_map(|it| it.streams.iter().flatten());
+        streams.all(|stream| {
+            let limits = self.rails[stream.rail].domain.context().limits();
+            limits.in_software || stream.pair.writes_come_in_order()
+        })
+    }
+
     /// A peer lends a ring.
     pub(super) fn borrow_ring(&mut self, number: u32, payload: &[u8]) {
         let Some(connection) = self.connections.get_mut(&number) else {
@@ -76,10 +89,9 @@ impl Fabric {
             word.copy_from_slice(&bytes[at..at + 8]);
             u64::from_le_bytes(word)
         };
-        let keys = word(8);
         let ring = RingOut::new(
             word(0),
-            [keys as u32, (keys >> 32) as u32],
+            word(8),
             u16::from_le_bytes([bytes[16], bytes[17]]),
             u16::from_le_bytes([bytes[18], bytes[19]]),
         );

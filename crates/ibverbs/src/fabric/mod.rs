@@ -1,7 +1,8 @@
 //! All connections of one endpoint: packets, and transfers of long messages, over queue pairs that
 //! stay small.
 //!
-//! - `contact`: the first contact of two endpoints, by datagrams (`greeting`, `contact`);
+//! - `contact`: the first contact of two endpoints, by datagrams (`greeter`, `greeting`);
+//! - `clock`: greetings are repeated, and silent peers are asked;
 //! - `sending`: a message goes into a packet, alone or with others (`packet`), and to a stream or
 //!   the peer's `ring`;
 //! - `lending`: rings are lent to peers that talk a lot, and pause while this endpoint sleeps;
@@ -15,17 +16,22 @@
 
 mod address;
 mod cache;
+mod clock;
 mod connection;
 mod contact;
 mod failing;
+mod greeter;
 mod greeting;
 mod lending;
 mod rail;
+mod receives;
 mod receiving;
 mod ring;
 mod sending;
 mod settings;
 mod spread;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -41,12 +47,13 @@ pub use greeting::any_greeting;
 pub use limic_fabric::{
     ConnectionFailure, ConnectionId, Counts, Event, Inbox, RemoteRange, SendRefused, TransferError,
 };
+use rustix::time::{ClockId, Timespec, clock_gettime};
 pub use settings::{FabricSettings, Keep};
 pub use spread::Spread;
 
 use self::cache::Cache;
 use self::connection::{Connection, Known};
-use self::contact::Greeter;
+use self::greeter::Greeter;
 use self::rail::Rail;
 use self::spread::Packets;
 use self::transfer::Transfers;
@@ -70,6 +77,8 @@ pub struct Fabric {
     /// Those that are not over, by number. Each number is used once.
     connections: BTreeMap<u32, Box<Connection>>,
     next_number: u32,
+    /// Attempts to connect that were begun.
+    attempts: u32,
     greeter: Greeter,
     packets: Packets,
     /// Connections with a packet that is being filled, and had no time for that.
@@ -82,15 +91,13 @@ pub struct Fabric {
     secret: u64,
     hello: Vec<u8>,
     known: HashMap<u64, Known>,
-    /// Which connection a queue pair of a rail belongs to, or did before its stream failed.
+    /// Which connection a queue pair of a rail belongs to.
     by_pair: HashMap<(usize, u32), u32>,
     events: VecDeque<Event>,
     /// Packets that came, in the order of coming: rail and buffer.
     arrived: VecDeque<Arrived>,
-    /// Completions that were taken off a queue before one of its queue pairs was destroyed.
-    deferred: VecDeque<(usize, Completion)>,
-    /// Completions of one look at a queue: empty in between.
-    batch: Vec<Completion>,
+    /// Completions that were taken off a queue, but for those of packets.
+    taken: VecDeque<Completion>,
     /// Packets that came before their turn, and whose turn it is now.
     late: VecDeque<(u32, Vec<u8>)>,
     /// Connections whose peers write into a ring here.
@@ -98,7 +105,8 @@ pub struct Fabric {
     rings_granted: u16,
     counts: Counts,
     scratch: Vec<u8>,
-    polls: u32,
+    /// What the coarse clock said at the last poll, and the time then.
+    tick: Timespec,
     looked_at: Instant,
 }
 
@@ -108,7 +116,8 @@ struct Arrived {
     rail: usize,
     buffer: u32,
     len: u32,
-    pair: u32,
+    /// The connection that it came by, if that is known and the receive went well.
+    connection: Option<u32>,
 }
 
 impl Fabric {
@@ -130,10 +139,11 @@ impl Fabric {
         assert!(settings.check().is_ok() && hello.len() <= HELLO, "checked");
         let rails = rail::open_all(&settings)?;
         let packets = Packets::new(&rails, settings.packets, settings.packet_bytes)?;
-        let greeter = Greeter::new(&rails[0])?;
+        let greeter = Greeter::new(&rails[0], settings.streams)?;
         Ok(Self {
             connections: BTreeMap::new(),
             next_number: 0,
+            attempts: 0,
             greeter,
             packets,
             open_packets: 0,
@@ -148,14 +158,13 @@ impl Fabric {
             by_pair: HashMap::new(),
             events: VecDeque::new(),
             arrived: VecDeque::new(),
-            deferred: VecDeque::new(),
-            batch: Vec::new(),
+            taken: VecDeque::new(),
             late: VecDeque::new(),
             ring_connections: Vec::new(),
             rings_granted: 0,
             counts: Counts::default(),
             scratch: Vec::new(),
-            polls: 0,
+            tick: clock_gettime(ClockId::MonotonicCoarse),
             looked_at: Instant::now(),
         })
     }
@@ -290,8 +299,10 @@ impl Fabric {
             return Some(Event::Messages);
         }
         self.take_completions();
-        self.polls = self.polls.wrapping_add(1);
-        if self.polls % 256 == 0 {
+        // This clock moves with the kernel's ticks and is cheap to read.
+        let tick = clock_gettime(ClockId::MonotonicCoarse);
+        if tick != self.tick {
+            self.tick = tick;
             self.look_at_the_clock();
         }
         if let Some(event) = self.events.pop_front() {
@@ -326,7 +337,7 @@ impl Fabric {
     /// `None` if nobody is connected.
     #[must_use]
     pub fn longest_sleep(&self) -> Option<core::time::Duration> {
-        contact::longest_sleep(self)
+        clock::longest_sleep(self)
     }
 
     /// Connections on which messages that were taken wait for an entry to leave with, and had no

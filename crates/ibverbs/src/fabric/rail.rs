@@ -3,32 +3,31 @@
 use std::sync::Arc;
 
 use super::FabricSettings;
-use super::contact::DATAGRAMS;
+use super::greeter::DATAGRAMS;
+use super::receives::Receives;
 use crate::VerbsError;
 use crate::objects::{
-    Access, Bytes, CompletionQueue, Context, Device, LocalSlice, MemoryRegion, Notifier, Port,
-    ProtectionDomain, QueuePair, QueuePairSettings, SharedReceiveQueue, devices,
+    CompletionQueue, Context, Device, Notifier, Port, ProtectionDomain, QueuePair,
+    QueuePairSettings, devices,
 };
 
 /// Most rails: their keys for one slice of memory travel in one 64-bit word.
 pub(super) const RAILS: usize = 2;
 
-/// Receives of the shared queue have this bit in their number, with the buffer below.
-pub(super) const RECEIVE: u64 = 1 << 63;
-
-/// Bytes that are worth putting into a work request itself.
+/// Bytes that are worth putting into a work request itself. Adapters say how many they take by
+/// refusing more.
 const INLINE: u32 = 220;
+
+/// Most entries that a completion queue has before there are peers.
+const MOST_COMPLETIONS: u32 = 65_536;
 
 #[derive(Debug)]
 pub(super) struct Rail {
-    // Dropped in this order: the queues before the memory that they may still fill.
-    pub(super) receives: Arc<SharedReceiveQueue>,
+    pub(super) receives: Receives,
     pub(super) queue: Arc<CompletionQueue>,
     pub(super) notifier: Arc<Notifier>,
-    pub(super) buffers: MemoryRegion<Bytes>,
     pub(super) port: Port,
     pub(super) domain: Arc<ProtectionDomain>,
-    packet_bytes: usize,
     inline_bytes: u32,
     /// Room in the completion queue.
     completions: u32,
@@ -42,36 +41,31 @@ impl Rail {
     ) -> Result<Self, VerbsError> {
         let context = Context::open(device)?;
         let port = match port {
-            Some(number) => context.port(number)?,
-            None => context.first_port()?,
+            Some(number) => context.port(number, &settings.port)?,
+            None => context.first_port(&settings.port)?,
         };
         let domain = ProtectionDomain::new(&context)?;
         let notifier = Notifier::new(&context)?;
-        let entries = settings
+        let mut entries = settings
             .receives
             .saturating_add(u32::from(settings.send_entries) * 64)
-            .clamp(1024, 65_536)
+            .clamp(1024, MOST_COMPLETIONS)
             .min(context.limits().completions);
-        let queue = CompletionQueue::new(&context, entries, Some(&notifier))?;
-        let receives = SharedReceiveQueue::new(&domain, settings.receives)?;
-        let packet_bytes = settings.packet_bytes as usize;
-        let bytes = packet_bytes * settings.receives as usize;
-        let buffers = MemoryRegion::new(&domain, Bytes::zeroed(bytes)?, Access::LOCAL)?;
-        let rail = Self {
-            receives,
+        let mut queue = CompletionQueue::new(&context, entries, Some(&notifier))?;
+        if queue.grow(entries).is_err() {
+            // This adapter's queues cannot grow with the peers, so it is large from the beginning.
+            entries = MOST_COMPLETIONS.min(context.limits().completions);
+            queue = CompletionQueue::new(&context, entries, Some(&notifier))?;
+        }
+        Ok(Self {
+            receives: Receives::new(&domain, settings)?,
             queue,
             notifier,
-            buffers,
             port,
             domain,
-            packet_bytes,
             inline_bytes: INLINE,
             completions: entries,
-        };
-        for buffer in 0..settings.receives {
-            rail.post_receive(buffer)?;
-        }
-        Ok(rail)
+        })
     }
 
     /// Has room for the completions of so many queue pairs, all of whose work may end before the
@@ -84,7 +78,7 @@ impl Rail {
         let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
         let needed = pairs
             .saturating_mul(settings.send_entries.into())
-            .saturating_add(settings.receives)
+            .saturating_add(self.receives.most(pairs))
             .saturating_add(DATAGRAMS);
         if needed <= self.completions {
             return Ok(());
@@ -97,46 +91,42 @@ impl Rail {
         Ok(())
     }
 
-    /// Lends a receive buffer to the adapter.
-    pub(super) fn post_receive(&self, buffer: u32) -> Result<(), VerbsError> {
-        let at = buffer as usize * self.packet_bytes;
-        let Some(slice) = LocalSlice::of(self.buffers.registration(), at, self.packet_bytes) else {
-            return Ok(());
-        };
-        // SAFETY: the buffer was posted at the start, or its receive has completed and its bytes
-        // were copied out; the region outlives the queue (field order), and nothing but
-        // `copy_packet` looks at it.
-        unsafe { self.receives.post(RECEIVE | u64::from(buffer), slice) }
-    }
-
-    /// Copies a received packet out of its buffer.
-    pub(super) fn copy_packet(&self, buffer: u32, len: u32, into: &mut Vec<u8>) {
-        let at = buffer as usize * self.packet_bytes;
-        let room = self.buffers.registration().len();
-        let len = (len as usize).min(self.packet_bytes);
-        into.clear();
-        if at <= room && len <= room - at {
-            into.resize(len, 0);
-            self.buffers.memory().read(at, into);
-        }
-    }
-
-    pub(super) fn queue_pair(&self, settings: &FabricSettings) -> Result<QueuePair, VerbsError> {
+    pub(super) fn queue_pair(
+        &mut self,
+        settings: &FabricSettings,
+    ) -> Result<QueuePair, VerbsError> {
         let first_packet = getrandom::u32().unwrap_or(1);
-        QueuePair::new(
-            &self.domain,
-            &self.queue,
-            &self.receives,
-            self.port,
-            first_packet,
-            QueuePairSettings {
-                send_entries: settings.send_entries.into(),
-                slices: 1,
-                inline_bytes: self.inline_bytes,
-                retries: settings.retries,
-                timeout: settings.timeout,
-            },
-        )
+        let mut inline_bytes = self.inline_bytes;
+        loop {
+            let made = QueuePair::new(
+                &self.domain,
+                &self.queue,
+                self.receives.queue(),
+                self.port,
+                first_packet,
+                QueuePairSettings {
+                    send_entries: settings.send_entries.into(),
+                    slices: 1,
+                    inline_bytes,
+                    retries: settings.retries,
+                    timeout: settings.timeout,
+                },
+            );
+            match made {
+                Err(VerbsError::Call { .. }) if inline_bytes > 0 => inline_bytes /= 2,
+                Ok(pair) => {
+                    self.inline_bytes = inline_bytes;
+                    if let Err(error) = self.receives.equip(&pair) {
+                        let number = pair.number();
+                        drop(pair);
+                        self.receives.gone(number, |_| false);
+                        return Err(error);
+                    }
+                    return Ok(pair);
+                }
+                error => return error,
+            }
+        }
     }
 }
 
@@ -144,15 +134,16 @@ impl Rail {
 pub(super) fn open_all(settings: &FabricSettings) -> Result<Vec<Rail>, VerbsError> {
     let present = devices()?;
     if settings.devices.is_empty() {
-        let mut why = Vec::new();
+        let (mut why, mut unset) = (Vec::new(), None);
         for device in &present {
             match Rail::open(device, None, settings) {
                 Ok(rail) => return Ok(vec![rail]),
+                Err(error @ VerbsError::Setting { .. }) => unset = Some(error),
                 Err(error) if present.len() == 1 => return Err(error),
                 Err(error) => why.push(format!("{}: {error}", device.name)),
             }
         }
-        return Err(VerbsError::NoDevice(why.join("; ")));
+        return Err(unset.unwrap_or(VerbsError::NoDevice(why.join("; "))));
     }
     let mut rails = Vec::new();
     for wanted in settings.devices.iter().take(RAILS) {

@@ -1,57 +1,54 @@
 //! Packets come out in the order of the connection, whatever way they took.
 
-use super::connection::Posted;
-use super::contact::DATAGRAM;
-use super::rail::RECEIVE;
+use super::connection::{Posted, Stream};
+use super::greeter::DATAGRAM;
+use super::receives::RECEIVE;
 use super::ring::{Pause, Slot};
 use super::sending::{
     CREDITS, GOODBYE, LEND_RING, OWN_KINDS, PAUSE_RING, RESUME_RING, RING_PAUSED,
 };
 use super::{Arrived, ConnectionFailure, ConnectionId, Fabric, Inbox, TransferError};
+use crate::VerbsError;
 use crate::objects::{Completion, WorkStatus};
 use crate::packet::{Arrival, Malformed, Messages, PacketHeader};
 
 impl Fabric {
-    /// Takes what the adapters have finished.
-    pub(super) fn take_completions(&mut self) {
-        while let Some((rail, completion)) = self.deferred.pop_front() {
-            self.completed(rail, &completion);
-        }
+    /// Takes what the adapters have finished, a batch of each. True if there was anything.
+    pub(super) fn take_completions(&mut self) -> bool {
+        let mut any = false;
         for rail in 0..self.rails.len() {
-            let batch = &mut self.batch;
-            match self.rails[rail]
-                .queue
-                .poll(|completion| batch.push(completion))
-            {
-                Ok(false) => {}
-                Ok(true) => {
-                    // Its room is kept for the next time.
-                    let mut batch = core::mem::take(&mut self.batch);
-                    for completion in batch.drain(..) {
-                        self.completed(rail, &completion);
-                    }
-                    self.batch = batch;
-                }
+            match self.look_at_queue(rail) {
+                Ok(some) => any |= some,
                 Err(error) => self.rail_failed(rail, &error.to_string()),
             }
         }
+        while let Some(completion) = self.taken.pop_front() {
+            self.completed(&completion);
+        }
+        any
     }
 
-    fn completed(&mut self, rail: usize, completion: &Completion) {
-        if completion.id & RECEIVE != 0 {
-            let buffer = completion.id as u32;
-            if completion.status == WorkStatus::Done {
-                self.arrived.push_back(Arrived {
-                    rail,
-                    buffer,
-                    len: completion.bytes,
-                    pair: completion.queue_pair,
-                });
-            } else {
-                self.lend_again(rail, buffer);
+    /// Takes completions off a queue. Whose a packet is that came is known by the number of its
+    /// queue pair, which may be another one's as soon as this one is destroyed. True if there were
+    /// any.
+    pub(super) fn look_at_queue(&mut self, rail: usize) -> Result<bool, VerbsError> {
+        let (taken, arrived, by_pair) = (&mut self.taken, &mut self.arrived, &self.by_pair);
+        self.rails[rail].queue.poll(|completion| {
+            if completion.id & RECEIVE == 0 {
+                taken.push_back(completion);
+                return;
             }
-            return;
-        }
+            let connection = by_pair.get(&(rail, completion.queue_pair)).copied();
+            arrived.push_back(Arrived {
+                rail,
+                buffer: completion.id as u32,
+                len: completion.bytes,
+                connection: connection.filter(|_| completion.status == WorkStatus::Done),
+            });
+        })
+    }
+
+    fn completed(&mut self, completion: &Completion) {
         if completion.id & DATAGRAM != 0 {
             self.datagram_completed(completion);
             return;
@@ -79,7 +76,7 @@ impl Fabric {
             match posted {
                 Posted::Packet { buffer, .. } => self.packets.put_back(buffer),
                 Posted::Part(part) => over.push(part),
-                Posted::Ping => {}
+                Posted::Inline | Posted::Ping => {}
             }
             if first == serial {
                 break;
@@ -121,12 +118,6 @@ impl Fabric {
         self.stream_failed(number, place, &why);
     }
 
-    fn lend_again(&mut self, rail: usize, buffer: u32) {
-        if let Err(error) = self.rails[rail].post_receive(buffer) {
-            tracing::error!("a receive buffer is lost: {error}");
-        }
-    }
-
     /// Puts the messages of one packet into the inbox. False if there is none.
     pub(super) fn take_packet(&mut self, inbox: &mut Inbox) -> bool {
         while let Some((number, packet)) = self.late.pop_front() {
@@ -147,15 +138,26 @@ impl Fabric {
             }
         }
         while let Some(arrived) = self.arrived.pop_front() {
-            let owner = self.by_pair.get(&(arrived.rail, arrived.pair)).copied();
+            let owner = arrived.connection;
             if owner.is_some_and(|number| self.becomes_ready(number)) {
                 // The caller hears of the peer first.
                 self.arrived.push_front(arrived);
                 return false;
             }
-            let rail = &self.rails[arrived.rail];
-            rail.copy_packet(arrived.buffer, arrived.len, inbox.bytes_mut());
-            self.lend_again(arrived.rail, arrived.buffer);
+            let receives = &mut self.rails[arrived.rail].receives;
+            receives.copy(arrived.buffer, arrived.len, inbox.bytes_mut());
+            let holder = receives.holder(arrived.buffer);
+            let connections = &self.connections;
+            let lent = receives.lend(arrived.buffer, || {
+                let mut streams = connections.get(&owner?)?.streams.iter().flatten();
+                let is_it = |stream: &&Stream| {
+                    stream.rail == arrived.rail && stream.pair.number() == holder
+                };
+                streams.find(is_it).map(|stream| &stream.pair)
+            });
+            if let Err(error) = lent {
+                tracing::error!("a receive buffer is lost: {error}");
+            }
             let Some(number) = owner else { continue };
             if self.admit(number, inbox) {
                 return true;

@@ -2,10 +2,9 @@
 //! side polls that memory instead of a completion queue.
 //!
 //! A slot is `length u32 | packet | length with all bits turned u32`, zero while it is free.
-//! Adapters place the bytes of one RDMA write in rising order as far as a poller of its last word
-//! can tell, so a packet is complete when its
-//! last word is there. The reader copies it out once and puts the slot back to zero; how many slots
-//! are free again goes back in the headers of packets (credits).
+//! A ring is lent only where adapters place the bytes of one RDMA write in rising order, so a
+//! packet is complete when its last word is there. The reader copies it out once and puts the slot
+//! back to zero; how many slots are free again goes back in the headers of packets (credits).
 //!
 //! Adapters tell nobody of what is written into a ring, so an endpoint that is about to sleep asks
 //! for a pause:
@@ -34,9 +33,9 @@ pub(super) const FRAME: usize = 8;
 /// The writing end's account.
 #[derive(Debug)]
 pub(super) struct RingOut {
-    /// Where the peer's ring lies, and its key on each rail.
+    /// Where the peer's ring lies, and its keys, as a word (`spread`).
     pub(super) start: u64,
-    pub(super) keys: [u32; 2],
+    pub(super) keys: u64,
     slots: u16,
     slot_bytes: u16,
     next: u16,
@@ -47,7 +46,7 @@ pub(super) struct RingOut {
 
 impl RingOut {
     /// `None` for numbers that make no sense.
-    pub(super) fn new(start: u64, keys: [u32; 2], slots: u16, slot_bytes: u16) -> Option<Self> {
+    pub(super) fn new(start: u64, keys: u64, slots: u16, slot_bytes: u16) -> Option<Self> {
         let sane = slots > 0 && usize::from(slot_bytes) > FRAME + HEADER;
         start
             .checked_add(u64::from(slots) * u64::from(slot_bytes))
@@ -206,7 +205,7 @@ mod tests {
         fn packets_go_round_with_credits(lengths in proptest::collection::vec(HEADER..100_usize, 1..200), batch in 1..9_usize) {
             let (slots, slot_bytes) = (8_u16, 128_u16);
             let mut memory = Bytes::zeroed(RingIn::bytes(slots, slot_bytes)).unwrap();
-            let mut out = RingOut::new(0, [0; 2], slots, slot_bytes).unwrap();
+            let mut out = RingOut::new(0, 0, slots, slot_bytes).unwrap();
             let mut reader = RingIn::new(slots, slot_bytes);
             let mut got = Vec::new();
             for group in lengths.chunks(batch) {

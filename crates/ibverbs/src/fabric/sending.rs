@@ -1,6 +1,7 @@
 //! A message goes into a packet, and the packet to the peer.
 
 use super::connection::{OpenPacket, Posted, Stream};
+use super::spread::key_of;
 use super::{ConnectionId, Fabric, SendRefused};
 use crate::objects::{LocalSlice, RemoteMemory, SendKind, SendWork};
 use crate::packet::{Form, NoRoom, Packing};
@@ -176,11 +177,14 @@ impl Fabric {
             .as_mut()
             .filter(|ring| ring.has_room(padded))
             .map(|ring| (ring.take(), ring.keys));
+        let is_alone = connection.live_streams() == 1;
         let Some((place, stream)) = connection.control_stream() else {
             self.packets.put_back(buffer);
             return false;
         };
-        let signalled = stream.must_signal(entries);
+        // Requests without a completion keep their buffers, so peers that are spoken to in turn
+        // could take all of them: then each asks for its own back.
+        let signalled = stream.must_signal(entries) || self.packets.are_few();
         let id = work_id(number, place, stream.next);
         let rail = stream.rail;
         let (kind, slice) = match slot {
@@ -188,7 +192,7 @@ impl Fabric {
                 let framed = self.packets.frame(buffer, len as usize);
                 let remote = RemoteMemory {
                     start,
-                    key: keys[rail.min(1)],
+                    key: key_of(keys, stream.rail_there),
                 };
                 let slice = self.packets.framed(buffer, rail, framed);
                 (SendKind::Write(remote), slice)
@@ -198,8 +202,16 @@ impl Fabric {
                 self.packets.slice(buffer, rail, len as usize),
             ),
         };
-        let result = post(stream, id, kind, slice, signalled);
-        stream.account(signalled, Posted::Packet { buffer, len });
+        let inline = slice.is_some_and(|slice| slice.len <= stream.pair.inline_bytes());
+        let result = post(stream, id, kind, slice, inline, signalled);
+        // Bytes that the request took itself are needed again only if another stream can take over.
+        let posted = if inline && is_alone && result.is_ok() {
+            self.packets.put_back(buffer);
+            Posted::Inline
+        } else {
+            Posted::Packet { buffer, len }
+        };
+        stream.account(signalled, posted);
         if let Err(error) = result {
             self.stream_failed(number, place, &error.to_string());
         }
@@ -245,6 +257,7 @@ fn post(
     id: u64,
     kind: SendKind,
     slice: Option<LocalSlice>,
+    inline: bool,
     signalled: bool,
 ) -> Result<(), crate::VerbsError> {
     let Some(slice) = slice else {
@@ -253,13 +266,13 @@ fn post(
     let work = SendWork {
         id,
         kind,
-        inline: slice.len <= stream.pair.inline_bytes(),
+        inline,
         slices: &[slice],
         signalled,
     };
-    // SAFETY: the buffer is taken from the pool and goes back to it only when the request is over,
-    // or its queue pair destroyed (`failing`); the pool's registrations outlive the connections
-    // (field order).
+    // SAFETY: unless the request takes the bytes itself, the buffer goes back to the pool only when
+    // it is over, or its queue pair destroyed (`failing`); the pool's registrations outlive the
+    // connections (field order).
     unsafe { stream.pair.post(&work) }
 }
 

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::objects::PortSettings;
+
 /// Which registrations are kept for the next transfer of the same memory. Peers that were
 /// given a key can use it for as long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -22,6 +24,8 @@ pub struct FabricSettings {
     /// Devices by name, in order, at most two: streams are dealt out to them in turn. `NAME:PORT`
     /// takes that port, else the first one that is up. Empty: the first device with such a port.
     pub devices: Vec<String>,
+    /// How the port of each is used.
+    pub port: PortSettings,
     /// Streams (queue pairs) to each peer, 1 to 8.
     pub streams: u8,
     /// Entries of each stream's send queue, 2 to 4096. A connection's memory grows with it.
@@ -51,7 +55,8 @@ pub struct FabricSettings {
     pub retries: u8,
     /// The wait before that, as adapters count: 4.096 us x 2^n, 1 to 31.
     pub timeout: u8,
-    /// How long the first contact may take before a peer counts as unreachable.
+    /// How long the first contact may take before a peer counts as unreachable: it answers when
+    /// it makes a call.
     pub greeting: Duration,
     /// Silence after which a peer is asked whether it lives. Its death is known this, and the
     /// retries, later.
@@ -62,6 +67,13 @@ impl FabricSettings {
     /// What users get who ask for nothing.
     pub const DEFAULT: Self = Self {
         devices: Vec::new(),
+        port: PortSettings {
+            gid_index: None,
+            partition: None,
+            service_level: 0,
+            traffic_class: 0,
+            mtu: None,
+        },
         streams: 1,
         send_entries: 10,
         coalesce: true,
@@ -76,7 +88,7 @@ impl FabricSettings {
         stripe_bytes: 256 << 10,
         retries: 6,
         timeout: 17,
-        greeting: Duration::from_secs(10),
+        greeting: Duration::from_secs(300),
         keep_alive: Duration::from_secs(1),
     };
 

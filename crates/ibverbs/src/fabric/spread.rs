@@ -72,9 +72,9 @@ impl Spread {
     }
 }
 
-/// The key for one rail out of a word of [`Spread::remote_keys`].
+/// The key for one of its owner's rails out of a word of [`Spread::remote_keys`].
 pub(super) fn key_of(keys: u64, rail: usize) -> u32 {
-    (keys >> (32 * rail.min(RAILS - 1))) as u32
+    (keys >> (32 * rail)) as u32
 }
 
 /// Bytes before and behind each packet, where the words that frame it in a ring's slot stand
@@ -88,6 +88,7 @@ pub(super) struct Packets {
     spread: Spread,
     memory: Bytes,
     packet_bytes: usize,
+    count: usize,
     free: Vec<u32>,
 }
 
@@ -110,12 +111,18 @@ impl Packets {
             spread,
             memory,
             packet_bytes,
+            count: count as usize,
             free: (0..count).rev().collect(),
         })
     }
 
     pub(super) fn take(&mut self) -> Option<u32> {
         self.free.pop()
+    }
+
+    /// Whether more than half of them are on their way, or waiting for that.
+    pub(super) fn are_few(&self) -> bool {
+        self.free.len() < self.count.div_ceil(2)
     }
 
     pub(super) fn put_back(&mut self, buffer: u32) {

@@ -147,6 +147,13 @@ impl Fabric {
             let Some(part) = connection.waiting.front().copied() else {
                 return;
             };
+            // What is left of one that was refused would break each further stream.
+            let transfer = self.transfers.get(part.transfer);
+            let Some(transfer) = transfer.filter(|transfer| transfer.failed.is_none()) else {
+                connection.waiting.pop_front();
+                self.part_over(part, Ok(()));
+                continue;
+            };
             let count = connection.streams.len();
             let turn = connection.turn;
             let place = (0..count).map(|step| (turn + step) % count).find(|place| {
@@ -160,9 +167,6 @@ impl Fabric {
             let Some(stream) = &mut connection.streams[place] else {
                 return;
             };
-            let Some(transfer) = self.transfers.get(part.transfer) else {
-                continue;
-            };
             let slice = transfer.local.slice(
                 stream.rail,
                 transfer.local_at.saturating_add(part.at as usize),
@@ -174,7 +178,7 @@ impl Fabric {
             };
             let remote = RemoteMemory {
                 start: transfer.remote_start.wrapping_add(part.at),
-                key: key_of(transfer.remote_keys, stream.rail),
+                key: key_of(transfer.remote_keys, stream.rail_there),
             };
             let work = SendWork {
                 id: work_id(number, place, stream.next),

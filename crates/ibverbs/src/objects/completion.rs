@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rdma_sys as sys;
+use crate::sys;
 
 use super::device::Context;
 use crate::VerbsError;

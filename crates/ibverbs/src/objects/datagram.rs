@@ -4,13 +4,13 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rdma_sys as sys;
+use crate::sys;
 use sys::ibv_qp_attr_mask as mask;
 
 use super::completion::CompletionQueue;
 use super::domain::ProtectionDomain;
+use super::pair_calls::{blank, modify, receive};
 use super::port::{Port, PortAddress};
-use super::queue_pair::{blank, modify};
 use super::work::LocalSlice;
 use crate::VerbsError;
 use crate::error::leaked;
@@ -111,6 +111,7 @@ impl DatagramQueue {
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = port.number;
+        attr.pkey_index = port.partition_index;
         attr.qkey = KEY;
         modify(
             raw,
@@ -140,18 +141,8 @@ impl DatagramQueue {
     /// The slice stays registered and is left alone until the receive completes or the queue is
     /// destroyed.
     pub unsafe fn post_receive(&self, id: u64, slice: LocalSlice) -> Result<(), VerbsError> {
-        let mut slice = slice.raw();
-        let mut work = sys::ibv_recv_wr {
-            wr_id: id,
-            next: std::ptr::null_mut(),
-            sg_list: &raw mut slice,
-            num_sge: 1,
-        };
-        let mut bad = std::ptr::null_mut();
-        // SAFETY: a live queue pair; the request and its list live during the call.
-        let returned =
-            unsafe { sys::ibv_post_recv(self.raw.as_ptr(), &raw mut work, &raw mut bad) };
-        VerbsError::check("ibv_post_recv", returned)
+        // SAFETY: a live queue pair; the rest is the caller's promise.
+        unsafe { receive(self.raw, id, slice) }
     }
 
     /// Sends a datagram; it always gives a completion.

@@ -4,10 +4,10 @@ use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rdma_sys as sys;
+use crate::sys;
 
 use super::library;
-use super::port::{self, Port};
+use super::port::{self, Port, PortSettings};
 use crate::VerbsError;
 use crate::error::leaked;
 
@@ -214,30 +214,40 @@ impl Context {
         self.limits
     }
 
+    /// Whether it is an adapter for iWARP.
+    pub(super) fn speaks_iwarp(&self) -> bool {
+        // SAFETY: an open context, whose device lives as long.
+        let transport = unsafe { (*(*self.raw()).device).transport_type };
+        transport == sys::ibv_transport_type::IBV_TRANSPORT_IWARP
+    }
+
     /// A port of the device, counted from 1, with the address that peers reach it at.
     ///
     /// # Errors
-    /// [`VerbsError::NoPort`] if it is down or has no address, [`VerbsError::Call`].
-    pub fn port(&self, number: u8) -> Result<Port, VerbsError> {
-        port::query(self, number)
+    /// [`VerbsError::NoPort`] if it is down or has no address, [`VerbsError::Setting`],
+    /// [`VerbsError::Call`].
+    pub fn port(&self, number: u8, settings: &PortSettings) -> Result<Port, VerbsError> {
+        port::query(self, number, settings)
     }
 
-    /// The first port that is up.
+    /// The first port that is up and has what the settings ask for.
     ///
     /// # Errors
-    /// [`VerbsError::NoPort`] with what is the matter with each.
-    pub fn first_port(&self) -> Result<Port, VerbsError> {
-        let mut why = Vec::new();
+    /// [`VerbsError::NoPort`] with what is the matter with each; [`VerbsError::Setting`] of one.
+    pub fn first_port(&self, settings: &PortSettings) -> Result<Port, VerbsError> {
+        let (mut why, mut unset) = (Vec::new(), None);
         for number in 1..=self.limits.ports {
-            match self.port(number) {
+            match self.port(number, settings) {
                 Ok(port) => return Ok(port),
+                Err(VerbsError::NoPort { why: reason, .. }) => why.push(reason),
+                Err(error @ VerbsError::Setting { .. }) => unset = Some(error),
                 Err(error) => why.push(error.to_string()),
             }
         }
-        Err(VerbsError::NoPort {
+        Err(unset.unwrap_or_else(|| VerbsError::NoPort {
             device: self.name.clone(),
             why: why.join("; "),
-        })
+        }))
     }
 
     pub(super) fn raw(&self) -> *mut sys::ibv_context {

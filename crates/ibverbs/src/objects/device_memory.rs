@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rdma_sys as sys;
+use crate::sys;
 
 use super::domain::ProtectionDomain;
 use super::memory::{Access, Bytes, MemoryRegion};
@@ -55,6 +55,15 @@ fn inside(at: usize, len: usize, room: usize) -> Result<(), VerbsError> {
     })
 }
 
+/// Adapters copy whole words, from a multiple of their length on.
+const WORD: usize = 4;
+
+/// Bytes between a range and the whole words that it lies in, before and behind it.
+fn edges(at: usize, len: usize) -> (usize, usize) {
+    let end = at + len;
+    (at % WORD, end.next_multiple_of(WORD) - end)
+}
+
 /// Memory of the adapter itself.
 #[derive(Debug)]
 pub struct DeviceMemory {
@@ -79,7 +88,8 @@ impl DeviceMemory {
     pub fn new(domain: &Arc<ProtectionDomain>, len: usize) -> Result<Self, VerbsError> {
         let context = domain.context();
         let most = context.limits().device_memory;
-        if len as u64 > most || len == 0 {
+        let room = len.next_multiple_of(WORD);
+        if room as u64 > most || len == 0 {
             return Err(VerbsError::Limit {
                 device: context.name().to_owned(),
                 what: "bytes of device memory",
@@ -88,7 +98,7 @@ impl DeviceMemory {
             });
         }
         let mut attr = sys::ibv_alloc_dm_attr {
-            length: len,
+            length: room,
             log_align_req: 6,
             comp_mask: 0,
         };
@@ -97,7 +107,7 @@ impl DeviceMemory {
         let memory = NonNull::new(memory).ok_or_else(|| VerbsError::last("ibv_alloc_dm"))?;
         // SAFETY: the memory just made, whole.
         let region =
-            unsafe { sys::ibv_reg_dm_mr(domain.raw(), memory.as_ptr(), 0, len, ZERO_BASED) };
+            unsafe { sys::ibv_reg_dm_mr(domain.raw(), memory.as_ptr(), 0, room, ZERO_BASED) };
         let Some(region) = NonNull::new(region) else {
             let error = VerbsError::last("ibv_reg_dm_mr");
             // SAFETY: made above, used by nothing.
@@ -116,6 +126,36 @@ impl DeviceMemory {
     }
 }
 
+impl DeviceMemory {
+    /// Copies whole words in, which lie in the memory.
+    fn copy_in(&mut self, at: usize, words: &[u8]) -> Result<(), VerbsError> {
+        // SAFETY: inside the memory, as callers have checked.
+        let returned = unsafe {
+            sys::ibv_memcpy_to_dm(
+                self.memory.as_ptr(),
+                at as u64,
+                words.as_ptr().cast(),
+                words.len(),
+            )
+        };
+        VerbsError::check("ibv_memcpy_to_dm", returned)
+    }
+
+    /// Copies whole words out.
+    fn copy_out(&self, at: usize, words: &mut [u8]) -> Result<(), VerbsError> {
+        // SAFETY: inside the memory, as callers have checked.
+        let returned = unsafe {
+            sys::ibv_memcpy_from_dm(
+                words.as_mut_ptr().cast(),
+                self.memory.as_ptr(),
+                at as u64,
+                words.len(),
+            )
+        };
+        VerbsError::check("ibv_memcpy_from_dm", returned)
+    }
+}
+
 impl AdapterMemory for DeviceMemory {
     fn len(&self) -> usize {
         self.len
@@ -127,30 +167,33 @@ impl AdapterMemory for DeviceMemory {
 
     fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), VerbsError> {
         inside(at, bytes.len(), self.len)?;
-        // SAFETY: inside the memory, as checked.
-        let returned = unsafe {
-            sys::ibv_memcpy_to_dm(
-                self.memory.as_ptr(),
-                at as u64,
-                bytes.as_ptr().cast(),
-                bytes.len(),
-            )
-        };
-        VerbsError::check("ibv_memcpy_to_dm", returned)
+        let (head, tail) = edges(at, bytes.len());
+        if (head, tail) == (0, 0) {
+            return self.copy_in(at, bytes);
+        }
+        let start = at - head;
+        let mut words = vec![0; head + bytes.len() + tail];
+        let last = words.len().saturating_sub(WORD);
+        if head > 0 {
+            self.copy_out(start, &mut words[..WORD])?;
+        }
+        if tail > 0 {
+            self.copy_out(start + last, &mut words[last..])?;
+        }
+        words[head..head + bytes.len()].copy_from_slice(bytes);
+        self.copy_in(start, &words)
     }
 
     fn read(&self, at: usize, into: &mut [u8]) -> Result<(), VerbsError> {
         inside(at, into.len(), self.len)?;
-        // SAFETY: inside the memory, as checked.
-        let returned = unsafe {
-            sys::ibv_memcpy_from_dm(
-                into.as_mut_ptr().cast(),
-                self.memory.as_ptr(),
-                at as u64,
-                into.len(),
-            )
-        };
-        VerbsError::check("ibv_memcpy_from_dm", returned)
+        let (head, tail) = edges(at, into.len());
+        if (head, tail) == (0, 0) {
+            return self.copy_out(at, into);
+        }
+        let mut words = vec![0; head + into.len() + tail];
+        self.copy_out(at - head, &mut words)?;
+        into.copy_from_slice(&words[head..head + into.len()]);
+        Ok(())
     }
 
     fn slice(&self, at: usize, len: usize) -> Option<LocalSlice> {
@@ -227,5 +270,40 @@ impl AdapterMemory for HostMemory {
 
     fn remote_key(&self) -> u32 {
         self.0.registration().remote_key()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Context, devices};
+    use super::*;
+    use crate::fake::{Nature, adapters};
+
+    #[test]
+    fn bytes_between_words_are_copied_too() {
+        let with_memory = Nature {
+            device_memory: 64,
+            ..Nature::PLAIN
+        };
+        adapters(&[with_memory]);
+        let context = Context::open(&devices().unwrap()[0]).unwrap();
+        let domain = ProtectionDomain::new(&context).unwrap();
+        let mut memory = DeviceMemory::new(&domain, 30).unwrap();
+        let mut expected = [0; 30];
+        for (round, (at, len)) in [(0, 30), (0, 8), (1, 2), (3, 2), (5, 25), (28, 2), (9, 0)]
+            .into_iter()
+            .enumerate()
+        {
+            let bytes: Vec<u8> = (0..len).map(|at| (at * 7 + round) as u8 + 1).collect();
+            memory.write(at, &bytes).unwrap();
+            expected[at..at + len].copy_from_slice(&bytes);
+            let mut all = [0; 30];
+            memory.read(0, &mut all).unwrap();
+            assert_eq!(all, expected, "{len} bytes at {at}");
+            let mut some = vec![0; len];
+            memory.read(at, &mut some).unwrap();
+            assert_eq!(some, bytes);
+        }
+        assert!(memory.write(29, &[0; 2]).is_err(), "behind the end");
     }
 }

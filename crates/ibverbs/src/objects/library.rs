@@ -3,11 +3,12 @@
 //! The bindings load libibverbs at run time and say nothing when that fails: every call then
 //! answers 'not supported'. So it is loaded here once by itself, for the sake of the reason.
 
+#[cfg(not(test))]
 use std::ffi::CStr;
 
 use limic_shm::process::ValueHere;
 
-use crate::VerbsError;
+use crate::{VerbsError, sys};
 
 /// Whether libibverbs could be loaded.
 ///
@@ -21,12 +22,52 @@ pub fn available() -> Result<(), VerbsError> {
     }
 }
 
-fn load() -> Option<String> {
+#[cfg(test)]
+pub(super) use sys::ibv_query_qp_data_in_order as data_in_order;
+
+/// `ibv_query_qp_data_in_order`, which the bindings leave out; 0 where the library has it not.
+///
+/// # Safety
+/// The queue pair is alive.
+#[cfg(not(test))]
+pub(super) unsafe fn data_in_order(
+    pair: *mut sys::ibv_qp,
+    what: sys::ibv_wr_opcode::Type,
+    how: u32,
+) -> i32 {
+    type Call = unsafe extern "C" fn(*mut sys::ibv_qp, sys::ibv_wr_opcode::Type, u32) -> i32;
+    let library = open();
+    if library.is_null() {
+        return 0;
+    }
+    // SAFETY: a library that is loaded and stays; a constant, terminated string.
+    let call = unsafe { libc::dlsym(library, c"ibv_query_qp_data_in_order".as_ptr()) };
+    if call.is_null() {
+        return 0;
+    }
+    // SAFETY: libibverbs declares it so.
+    let call = unsafe { core::mem::transmute::<*mut libc::c_void, Call>(call) };
+    // SAFETY: the caller's promise.
+    unsafe { call(pair, what, how) }
+}
+
+/// The library, which is loaded by the first call and stays; null if that fails.
+#[cfg(not(test))]
+fn open() -> *mut libc::c_void {
     // SAFETY: a constant, terminated string; loading runs the constructors of libibverbs, which
-    // every program linked against it runs too. The library stays loaded: nothing holds on to the
-    // handle.
-    let handle = unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY) };
-    if !handle.is_null() {
+    // every program linked against it runs too.
+    unsafe { libc::dlopen(c"libibverbs.so.1".as_ptr(), libc::RTLD_LAZY) }
+}
+
+/// Tests bring their adapters with them.
+#[cfg(test)]
+fn load() -> Option<String> {
+    None
+}
+
+#[cfg(not(test))]
+fn load() -> Option<String> {
+    if !open().is_null() {
         return None;
     }
     // SAFETY: after a failed dlopen on this thread, dlerror gives a terminated string that lives

@@ -5,7 +5,7 @@ use core::ops::BitOr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rdma_sys as sys;
+use crate::sys;
 
 use super::domain::ProtectionDomain;
 use crate::VerbsError;

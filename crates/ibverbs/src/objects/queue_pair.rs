@@ -3,15 +3,17 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rdma_sys as sys;
+use crate::sys;
 use sys::ibv_qp_attr_mask as mask;
 use sys::ibv_send_flags as flags;
 
 use super::completion::CompletionQueue;
 use super::domain::ProtectionDomain;
+use super::library;
+use super::pair_calls::{blank, modify, receive};
 use super::port::{Port, PortAddress};
-use super::shared_receive::SharedReceiveQueue;
-use super::work::{SendKind, SendWork};
+use super::shared_receive::{ReceiveQueue, SharedReceiveQueue};
+use super::work::{LocalSlice, SendKind, SendWork};
 use crate::VerbsError;
 use crate::error::leaked;
 
@@ -62,9 +64,11 @@ pub struct RemoteQueuePair {
     pub first_packet: u32,
     /// RDMA reads that it answers at a time.
     pub reads: u8,
+    /// Bytes of the largest packet that its port takes, as `ibv_mtu` counts: 1 is 256, 5 is 4096.
+    pub mtu: u8,
 }
 
-/// A queue pair with a shared receive queue.
+/// A queue pair.
 #[derive(Debug)]
 pub struct QueuePair {
     raw: NonNull<sys::ibv_qp>,
@@ -76,7 +80,7 @@ pub struct QueuePair {
     timeout: u8,
     inline_bytes: u32,
     _queue: Arc<CompletionQueue>,
-    _receives: Arc<SharedReceiveQueue>,
+    _receives: Option<Arc<SharedReceiveQueue>>,
     domain: Arc<ProtectionDomain>,
 }
 
@@ -99,7 +103,7 @@ impl QueuePair {
     pub fn new(
         domain: &Arc<ProtectionDomain>,
         queue: &Arc<CompletionQueue>,
-        receives: &Arc<SharedReceiveQueue>,
+        receives: ReceiveQueue<'_>,
         port: Port,
         first_packet: u32,
         settings: QueuePairSettings,
@@ -122,16 +126,20 @@ impl QueuePair {
                 });
             }
         }
+        let (shared, own) = match receives {
+            ReceiveQueue::Shared(queue) => (Some(queue), 0),
+            ReceiveQueue::Own(entries) => (None, entries),
+        };
         let mut attr = sys::ibv_qp_init_attr {
             qp_context: std::ptr::null_mut(),
             send_cq: queue.raw(),
             recv_cq: queue.raw(),
-            srq: receives.raw(),
+            srq: shared.map_or(std::ptr::null_mut(), |queue| queue.raw()),
             cap: sys::ibv_qp_cap {
                 max_send_wr: settings.send_entries.max(1),
-                max_recv_wr: 0,
+                max_recv_wr: own,
                 max_send_sge: settings.slices.max(1),
-                max_recv_sge: 0,
+                max_recv_sge: own.min(1),
                 max_inline_data: settings.inline_bytes,
             },
             qp_type: sys::ibv_qp_type::IBV_QPT_RC,
@@ -150,7 +158,7 @@ impl QueuePair {
             timeout: settings.timeout.min(31),
             inline_bytes: attr.cap.max_inline_data,
             _queue: Arc::clone(queue),
-            _receives: Arc::clone(receives),
+            _receives: shared.cloned(),
             domain: Arc::clone(domain),
         };
         pair.initialise()?;
@@ -161,6 +169,7 @@ impl QueuePair {
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = self.port.number;
+        attr.pkey_index = self.port.partition_index;
         // Remote read and write; what may be touched is decided by the regions and their keys.
         attr.qp_access_flags = 2 | 4;
         modify(
@@ -187,7 +196,8 @@ impl QueuePair {
         }
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTR;
-        attr.path_mtu = self.port.mtu;
+        // Both ends come to the same: a larger packet than an end expects breaks the connection.
+        attr.path_mtu = self.port.mtu.min(to.mtu.max(1).into());
         attr.dest_qp_num = to.number;
         attr.rq_psn = to.first_packet & 0xff_ffff;
         attr.max_dest_rd_atomic = self.reads;
@@ -318,6 +328,28 @@ impl QueuePair {
         VerbsError::check("ibv_post_send", returned)
     }
 
+    /// Adds a receive to its own queue.
+    ///
+    /// # Errors
+    /// [`VerbsError::Call`] if that is full, or another one's.
+    ///
+    /// # Safety
+    /// The slice's memory stays registered and is left alone until the receive completes, or this
+    /// queue pair is destroyed.
+    pub unsafe fn post_receive(&self, id: u64, slice: LocalSlice) -> Result<(), VerbsError> {
+        // SAFETY: a live queue pair; the rest is the caller's promise.
+        unsafe { receive(self.raw, id, slice) }
+    }
+
+    /// Whether the bytes of each write of the peer are placed in this memory in rising order, so
+    /// that they are all there when the last one is.
+    #[must_use]
+    pub fn writes_come_in_order(&self) -> bool {
+        let write = sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
+        // SAFETY: a live queue pair.
+        unsafe { library::data_in_order(self.raw.as_ptr(), write, 0) == 1 }
+    }
+
     /// Its number, for the peer.
     #[must_use]
     pub fn number(&self) -> u32 {
@@ -333,6 +365,7 @@ impl QueuePair {
             number: self.number(),
             first_packet: self.first_packet,
             reads: self.reads,
+            mtu: self.port.mtu as u8,
         }
     }
 
@@ -347,22 +380,6 @@ impl QueuePair {
     pub fn inline_bytes(&self) -> u32 {
         self.inline_bytes
     }
-}
-
-/// Moves a queue pair that is alive, of either kind, to what the fields named by the mask say.
-pub(super) fn modify(
-    pair: NonNull<sys::ibv_qp>,
-    attr: &mut sys::ibv_qp_attr,
-    which: mask,
-) -> Result<(), VerbsError> {
-    // SAFETY: callers own the queue pair, which is alive; the mask says which fields are read.
-    let returned = unsafe { sys::ibv_modify_qp(pair.as_ptr(), &raw mut *attr, which.0 as i32) };
-    VerbsError::check("ibv_modify_qp", returned)
-}
-
-pub(super) fn blank() -> sys::ibv_qp_attr {
-    // SAFETY: all-zero bytes are a value of this plain C struct.
-    unsafe { std::mem::zeroed() }
 }
 
 impl Drop for QueuePair {

@@ -4,12 +4,22 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rdma_sys as sys;
+use crate::sys;
 
 use super::domain::ProtectionDomain;
+use super::pair_calls::post_receive;
 use super::work::LocalSlice;
 use crate::VerbsError;
 use crate::error::leaked;
+
+/// Where a queue pair takes its receives from.
+#[derive(Clone, Copy, Debug)]
+pub enum ReceiveQueue<'a> {
+    /// The queue that it shares with others.
+    Shared(&'a Arc<SharedReceiveQueue>),
+    /// A queue of its own with so many entries.
+    Own(u32),
+}
 
 /// A shared receive queue.
 #[derive(Debug)]
@@ -65,19 +75,10 @@ impl SharedReceiveQueue {
     /// The slice's memory stays registered and is left alone until the receive completes, or until
     /// every queue pair on this queue is destroyed.
     pub unsafe fn post(&self, id: u64, slice: LocalSlice) -> Result<(), VerbsError> {
-        let mut slice = slice.raw();
-        let mut work = sys::ibv_recv_wr {
-            wr_id: id,
-            next: std::ptr::null_mut(),
-            sg_list: &raw mut slice,
-            num_sge: 1,
-        };
-        let mut bad = std::ptr::null_mut();
-        // SAFETY: a live queue; the request and its list live during the call, which is as long as
-        // they are needed.
-        let returned =
-            unsafe { sys::ibv_post_srq_recv(self.raw.as_ptr(), &raw mut work, &raw mut bad) };
-        VerbsError::check("ibv_post_srq_recv", returned)
+        post_receive("ibv_post_srq_recv", id, slice, |work, bad| {
+            // SAFETY: a live queue; the request and its list live during the call.
+            unsafe { sys::ibv_post_srq_recv(self.raw.as_ptr(), work, bad) }
+        })
     }
 
     pub(super) fn raw(&self) -> *mut sys::ibv_srq {

@@ -1,6 +1,6 @@
 //! Work requests: what an adapter is asked to do.
 
-use rdma_sys as sys;
+use crate::sys;
 
 use super::memory::Registration;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limic_ibverbs::VerbsError;
-use limic_ibverbs::objects::{Context, Port, ProtectionDomain, devices};
+use limic_ibverbs::objects::{Context, Port, PortSettings, ProtectionDomain, devices};
 use limic_measure::MeasureError;
 use limic_measure::control::Control;
 
@@ -60,7 +60,7 @@ pub(super) fn rails() -> Result<Vec<Rail>, MeasureError> {
     let mut why = Vec::new();
     for device in devices().map_err(verbs)? {
         let opened = Context::open(&device).and_then(|context| {
-            let port = context.first_port()?;
+            let port = context.first_port(&PortSettings::default())?;
             let domain = ProtectionDomain::new(&context)?;
             Ok(Rail { domain, port })
         });

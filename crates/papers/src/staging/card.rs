@@ -11,7 +11,7 @@ pub struct LinkCard(pub RemoteQueuePair);
 
 impl LinkCard {
     /// As it travels: identifier (16), number (4), first packet (4), local identifier (2), reads
-    /// (1), zeros.
+    /// (1), maximum transfer unit (1), zeros.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; CARD_LEN] {
         let mut out = [0; CARD_LEN];
@@ -19,7 +19,7 @@ impl LinkCard {
         out[16..20].copy_from_slice(&self.0.number.to_le_bytes());
         out[20..24].copy_from_slice(&self.0.first_packet.to_le_bytes());
         out[24..26].copy_from_slice(&self.0.address.lid.to_le_bytes());
-        out[26] = self.0.reads;
+        out[26..28].copy_from_slice(&[self.0.reads, self.0.mtu]);
         out
     }
 
@@ -39,6 +39,7 @@ impl LinkCard {
             number: word(16) & 0xff_ffff,
             first_packet: word(20) & 0xff_ffff,
             reads: bytes[26],
+            mtu: bytes[27],
         })
     }
 }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use limic_ibverbs::VerbsError;
 use limic_ibverbs::objects::{
     Access, Bytes, CompletionQueue, LocalSlice, MemoryRegion, Notifier, Port, ProtectionDomain,
-    QueuePair, QueuePairSettings, RemoteMemory, SendKind, SendWork, SharedReceiveQueue, WorkStatus,
+    QueuePair, QueuePairSettings, ReceiveQueue, RemoteMemory, SendKind, SendWork,
+    SharedReceiveQueue, WorkStatus,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -93,7 +94,14 @@ impl Link {
             timeout: TIMEOUT,
         };
         let first_packet = getrandom::u32().unwrap_or(1);
-        let pair = QueuePair::new(domain, &queue, &receives, port, first_packet, settings)?;
+        let pair = QueuePair::new(
+            domain,
+            &queue,
+            ReceiveQueue::Shared(&receives),
+            port,
+            first_packet,
+            settings,
+        )?;
         let mut link = Self {
             pair,
             receives,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use limic_ibverbs::VerbsError;
 use limic_ibverbs::objects::{
-    CompletionQueue, Context, Port, ProtectionDomain, QueuePair, QueuePairSettings,
-    SharedReceiveQueue, devices,
+    CompletionQueue, Context, Port, PortSettings, ProtectionDomain, QueuePair, QueuePairSettings,
+    ReceiveQueue, SharedReceiveQueue, devices,
 };
 
 use super::Measured;
@@ -31,7 +31,7 @@ impl Bench {
         let mut why = VerbsError::NoDevice("its list is empty".to_owned());
         for device in devices()? {
             let opened = Context::open(&device).and_then(|context| {
-                let port = context.first_port()?;
+                let port = context.first_port(&PortSettings::default())?;
                 let domain = ProtectionDomain::new(&context)?;
                 Ok(Self {
                     port,
@@ -84,7 +84,7 @@ impl Bench {
             QueuePair::new(
                 &self.domain,
                 &self.queue,
-                &self.receives,
+                ReceiveQueue::Shared(&self.receives),
                 self.port,
                 1,
                 settings,

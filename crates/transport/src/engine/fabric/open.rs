@@ -83,12 +83,14 @@ fn verbs(settings: &Settings, address: &Address) -> OpenedFabric {
         send_entries: verbs.entries,
         coalesce: verbs.coalesce,
         devices: verbs.devices,
+        port: crate::networks::ports(settings),
         rings: verbs.rings,
         keep: match verbs.cache {
             VerbsCache::Off => Keep::Nothing,
             VerbsCache::Auto => Keep::OnDemand,
             VerbsCache::Watch => Keep::Watched,
         },
+        greeting: verbs.greeting,
         timeout: FabricSettings::timeout_for(verbs.retry, FabricSettings::DEFAULT.retries),
         ..FabricSettings::DEFAULT
     };

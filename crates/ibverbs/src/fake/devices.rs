@@ -1,0 +1,156 @@
+//! Devices, their contexts and ports, and what is made of them first.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use rdma_sys::*;
+
+use super::net::{gid_of, net};
+use super::{gone, made, on};
+
+pub(crate) unsafe fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
+    let list: Vec<*mut ibv_device> = net(|net| {
+        let devices = net.devices.iter_mut();
+        devices.map(|device| &raw mut *device).collect()
+    });
+    // SAFETY: room for the answer.
+    unsafe { *count = list.len() as c_int };
+    Box::into_raw(list.into_boxed_slice()).cast()
+}
+
+pub(crate) unsafe fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    let count = net(|net| net.devices.len());
+    // SAFETY: made by `ibv_get_device_list`, with so many.
+    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(list, count)) });
+}
+
+pub(crate) unsafe fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+    // SAFETY: a device of this test.
+    unsafe { (&raw const (*device).name).cast() }
+}
+
+pub(crate) unsafe fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    let context = made(|context: &mut ibv_context| context.device = device);
+    net(|net| {
+        let mut devices = net.devices.iter();
+        let number = devices.position(|it| std::ptr::eq(it, device));
+        let number = number.expect("a device of this test");
+        net.owners.insert(context as usize, number);
+    });
+    context
+}
+
+pub(crate) unsafe fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    // SAFETY: made by `ibv_open_device`.
+    unsafe { gone(context) }
+}
+
+pub(crate) unsafe fn ibv_query_device_ex(
+    context: *mut ibv_context,
+    _: *const ibv_query_device_ex_input,
+    attr: *mut ibv_device_attr_ex,
+) -> c_int {
+    let nature = net(|net| net.natures[net.owners[&(context as usize)]]);
+    // SAFETY: room for the answer.
+    let attr = unsafe { &mut *attr };
+    attr.max_dm_size = nature.device_memory;
+    let plain = &mut attr.orig_attr;
+    (plain.max_qp, plain.max_qp_wr, plain.max_sge) = (1 << 16, 1 << 14, 16);
+    (plain.max_cqe, plain.phys_port_cnt) = (1 << 20, nature.ports);
+    (plain.max_qp_rd_atom, plain.max_qp_init_rd_atom) = (16, 16);
+    plain.max_srq_wr = nature.shared_receives as c_int;
+    plain.max_srq = c_int::from(nature.shared_receives > 0);
+    0
+}
+
+pub(crate) unsafe fn ibv_query_port(
+    context: *mut ibv_context,
+    _: u8,
+    attr: *mut ibv_port_attr,
+) -> c_int {
+    let (nature, device) = net(|net| {
+        let device = net.owners[&(context as usize)];
+        (net.natures[device], device)
+    });
+    // SAFETY: room for the answer.
+    let attr = unsafe { &mut *attr };
+    attr.state = ibv_port_state::IBV_PORT_ACTIVE;
+    attr.active_mtu = nature.mtu;
+    attr.gid_tbl_len = 2;
+    attr.pkey_tbl_len = 2;
+    attr.flags = nature.port_flags;
+    (attr.link_layer, attr.lid) = match nature.infiniband {
+        true => (1, device as u16 + 1),
+        false => (2, 0),
+    };
+    0
+}
+
+pub(crate) unsafe fn ibv_query_gid_ex(
+    context: *mut ibv_context,
+    _: u32,
+    index: u32,
+    entry: *mut ibv_gid_entry,
+    _: u32,
+) -> c_int {
+    if index > 1 {
+        return libc::EINVAL;
+    }
+    let raw = net(|net| {
+        let device = net.owners[&(context as usize)];
+        gid_of(&net.natures[device], device, index)
+    });
+    // SAFETY: room for the answer.
+    let entry = unsafe { &mut *entry };
+    entry.gid = ibv_gid { raw };
+    entry.gid_type = 2;
+    0
+}
+
+pub(crate) unsafe fn ibv_query_pkey(
+    _: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    key: *mut u16,
+) -> c_int {
+    // Each port is in a partition of its own.
+    // SAFETY: room for the answer.
+    unsafe { *key = [0xffff, 0x8000 | u16::from(port)][index as usize].to_be() };
+    0
+}
+
+pub(crate) unsafe fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    on(context, |_| {})
+}
+
+pub(crate) unsafe fn ibv_dealloc_pd(domain: *mut ibv_pd) -> c_int {
+    // SAFETY: made by `ibv_alloc_pd`.
+    unsafe { gone(domain) }
+}
+
+pub(crate) unsafe fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+    // SAFETY: the call takes no memory.
+    let fd = unsafe { libc::eventfd(0, 0) };
+    on(context, |channel: &mut ibv_comp_channel| channel.fd = fd)
+}
+
+pub(crate) unsafe fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    // SAFETY: made by `ibv_create_comp_channel`, with its descriptor.
+    unsafe {
+        libc::close((*channel).fd);
+        gone(channel)
+    }
+}
+
+pub(crate) unsafe fn ibv_get_cq_event(
+    _: *mut ibv_comp_channel,
+    _: *mut *mut ibv_cq,
+    _: *mut *mut c_void,
+) -> c_int {
+    -1
+}
+
+pub(crate) unsafe fn ibv_ack_cq_events(_: *mut ibv_cq, _: u32) {}
+
+pub(crate) unsafe fn ibv_req_notify_cq(_: *mut ibv_cq, _: i32) -> c_int {
+    0
+}

@@ -1,0 +1,362 @@
+//! The adapters of a test, and the network between them.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+
+use rdma_sys::{ibv_ah_attr, ibv_device, ibv_qp_state, ibv_wc};
+use rdma_sys::{ibv_wc_opcode as opcode, ibv_wc_status as status, ibv_wr_opcode as asked};
+
+use super::parts::{Completions, Entry, Nature, Pair, Receive, Region, Request, Told};
+
+/// Bytes that stand before a datagram in its receive.
+const GRH: usize = 40;
+
+/// A datagram on its way.
+pub(crate) struct Datagram {
+    to: (usize, u32),
+    bytes: Vec<u8>,
+}
+
+impl Datagram {
+    /// The adapter that it goes to.
+    pub(crate) fn device(&self) -> usize {
+        self.to.0
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Net {
+    pub(crate) natures: Vec<Nature>,
+    pub(super) devices: Vec<ibv_device>,
+    /// Handles of what belongs to a device, and the device.
+    pub(super) owners: BTreeMap<usize, usize>,
+    pub(super) ways: BTreeMap<usize, ibv_ah_attr>,
+    pub(super) queues: BTreeMap<usize, Completions>,
+    pub(super) shared: BTreeMap<usize, (VecDeque<Receive>, usize)>,
+    pub(super) pairs: Vec<Pair>,
+    pub(super) regions: BTreeMap<u32, Region>,
+    pub(super) memories: BTreeMap<usize, Vec<u8>>,
+    pub(super) next_key: u32,
+    /// Datagrams are kept in place of delivered.
+    pub(crate) holds: bool,
+    pub(crate) held: Vec<Datagram>,
+    /// Requests with nobody at the other end fail at once; else they are repeated.
+    pub(crate) impatient: bool,
+    /// Calls that make queue pairs or post receives and go well, before one is refused.
+    pub(crate) calls: Option<usize>,
+    /// The adapter that does nothing for a while.
+    pub(crate) frozen: Option<usize>,
+}
+
+thread_local! {
+    static NET: RefCell<Net> = RefCell::new(Net::default());
+}
+
+/// Looks at the network of this test, which has its thread for itself.
+pub(crate) fn net<T>(look: impl FnOnce(&mut Net) -> T) -> T {
+    NET.with(|net| look(&mut net.borrow_mut()))
+}
+
+impl Net {
+    pub(super) fn pair(&mut self, handle: usize) -> &mut Pair {
+        let mut pairs = self.pairs.iter_mut();
+        pairs.find(|pair| pair.handle == handle).expect("it lives")
+    }
+
+    /// What the queue pairs for connections that live were told last, in the order of their making.
+    pub(crate) fn told(&self) -> Vec<Told> {
+        let pairs = self.pairs.iter().filter(|pair| !pair.datagrams);
+        pairs.map(|pair| pair.told).collect()
+    }
+
+    /// Receives that adapters have.
+    pub(crate) fn lent(&self, device: usize) -> usize {
+        let shared = self
+            .shared
+            .iter()
+            .filter(|(it, _)| self.owners[it] == device);
+        let pairs = self.pairs.iter();
+        let own = pairs.filter(|pair| pair.device == device && !pair.datagrams);
+        shared.map(|(_, (it, _))| it.len()).sum::<usize>()
+            + own.map(|pair| pair.own.len()).sum::<usize>()
+    }
+
+    /// Registrations that live.
+    pub(crate) fn registered(&self) -> usize {
+        self.regions.len()
+    }
+
+    /// Whether a call of those that are counted is refused.
+    pub(super) fn refuses(&mut self) -> bool {
+        let Some(left) = self.calls.take() else {
+            return false;
+        };
+        self.calls = Some(left.saturating_sub(1));
+        left == 0
+    }
+
+    /// Lets this one of the datagrams that are held go on.
+    pub(crate) fn let_go(&mut self, number: usize) {
+        let datagram = self.held.remove(number);
+        self.land(datagram);
+    }
+
+    /// Carries out what can be.
+    pub(super) fn carry(&mut self) {
+        let mut at = 0;
+        while at < self.pairs.len() {
+            while self.pairs[at].told.state == ibv_qp_state::IBV_QPS_RTS && self.step(at) {}
+            if self.pairs[at].told.state == ibv_qp_state::IBV_QPS_ERR {
+                self.flush(at);
+            }
+            at += 1;
+        }
+    }
+
+    /// Carries out the first request of a queue pair. False if there is none, or it waits.
+    fn step(&mut self, at: usize) -> bool {
+        let Some(request) = self.pairs[at].requests.pop_front() else {
+            return false;
+        };
+        let from = &self.pairs[at];
+        let (device, number) = (from.device, from.number);
+        if self.frozen == Some(device) {
+            self.pairs[at].requests.push_front(request);
+            return false;
+        }
+        if let Some(to) = request.to {
+            let bytes = self.bytes_of(&request);
+            let datagram = Datagram { to, bytes };
+            if self.holds {
+                self.held.push(datagram);
+            } else {
+                self.land(datagram);
+            }
+            self.over(at, &request, status::IBV_WC_SUCCESS);
+            return true;
+        }
+        let told = from.told;
+        let there = self.device_of(&told.way);
+        let other = self.pairs.iter().position(|pair| {
+            Some(pair.device) == there
+                && there != self.frozen
+                && pair.number == told.other
+                && pair.told.other == number
+                && self.device_of(&pair.told.way) == Some(device)
+                && pair.receives()
+        });
+        let Some(other) = other else {
+            if self.impatient {
+                self.fail(at, request, status::IBV_WC_RETRY_EXC_ERR);
+                return true;
+            }
+            self.pairs[at].requests.push_front(request);
+            return false;
+        };
+        let mtu = self.pairs[other].told.mtu;
+        if told.mtu != mtu && request.len > 128 << mtu.min(told.mtu) {
+            self.fail(at, request, status::IBV_WC_REM_INV_REQ_ERR);
+            return true;
+        }
+        match request.asked {
+            asked::IBV_WR_SEND => {
+                let Some(receive) = self.next_receive(other) else {
+                    self.pairs[at].requests.push_front(request);
+                    return false;
+                };
+                let bytes = self.bytes_of(&request);
+                assert!(
+                    bytes.len() <= receive.len as usize,
+                    "the receive is too short"
+                );
+                place(receive.at, &bytes);
+                self.received(other, receive.id, bytes.len());
+            }
+            kind => {
+                let (start, key) = request.remote;
+                let wanted = if kind == asked::IBV_WR_RDMA_READ {
+                    4
+                } else {
+                    2
+                };
+                let end = start.wrapping_add(request.len.into());
+                let region = self.regions.get(&key).filter(|region| {
+                    Some(region.device) == there
+                        && region.access & wanted != 0
+                        && region.at <= start
+                        && end <= region.at + region.len
+                });
+                if request.len > 0 && region.is_none() {
+                    self.pairs[other].told.state = ibv_qp_state::IBV_QPS_ERR;
+                    self.fail(at, request, status::IBV_WC_REM_ACCESS_ERR);
+                    return true;
+                }
+                if kind == asked::IBV_WR_RDMA_READ {
+                    place(request.at, &taken_from(start, request.len));
+                } else if request.len > 0 {
+                    place(start, &self.bytes_of(&request));
+                }
+            }
+        }
+        self.over(at, &request, status::IBV_WC_SUCCESS);
+        true
+    }
+
+    pub(super) fn device_of(&self, way: &ibv_ah_attr) -> Option<usize> {
+        // SAFETY: both views of the union are plain bytes.
+        let gid = unsafe { way.grh.dgid.raw };
+        (0..self.natures.len()).find(|device| match way.is_global {
+            0 => usize::from(way.dlid) == device + 1,
+            _ => (0..2).any(|index| gid_of(&self.natures[*device], *device, index) == gid),
+        })
+    }
+
+    fn bytes_of(&self, request: &Request) -> Vec<u8> {
+        match &request.taken {
+            Some(bytes) => bytes.clone(),
+            None => taken_from(request.at, request.len),
+        }
+    }
+
+    fn next_receive(&mut self, at: usize) -> Option<Receive> {
+        let pair = &mut self.pairs[at];
+        match self.shared.get_mut(&pair.shared) {
+            Some((receives, _)) => receives.pop_front(),
+            None => pair.own.pop_front(),
+        }
+    }
+
+    fn land(&mut self, datagram: Datagram) {
+        let (device, number) = datagram.to;
+        let is_it = |pair: &Pair| pair.datagrams && (pair.device, pair.number) == (device, number);
+        let Some(at) = self.pairs.iter().position(is_it) else {
+            return;
+        };
+        if let Some(receive) = self.next_receive(at) {
+            place(receive.at + GRH as u64, &datagram.bytes);
+            self.received(at, receive.id, GRH + datagram.bytes.len());
+        }
+    }
+
+    fn received(&mut self, at: usize, id: u64, bytes: usize) {
+        let completion = wc(id, status::IBV_WC_SUCCESS, opcode::IBV_WC_RECV, bytes);
+        self.complete(at, self.pairs[at].arrivals, completion, 0);
+    }
+
+    /// A request is over. Without a completion it gives its entry back with the next one.
+    fn over(&mut self, at: usize, request: &Request, how: status::Type) {
+        let pair = &mut self.pairs[at];
+        pair.silent += 1;
+        if request.signalled || how != status::IBV_WC_SUCCESS {
+            let frees = std::mem::take(&mut pair.silent);
+            let completion = wc(request.id, how, opcode::IBV_WC_SEND, 0);
+            self.complete(at, self.pairs[at].sends, completion, frees);
+        }
+    }
+
+    fn fail(&mut self, at: usize, request: Request, how: status::Type) {
+        self.over(at, &request, how);
+        self.flush(at);
+    }
+
+    /// The queue pair is in its error state: all that was posted is over.
+    pub(super) fn flush(&mut self, at: usize) {
+        self.pairs[at].told.state = ibv_qp_state::IBV_QPS_ERR;
+        for request in std::mem::take(&mut self.pairs[at].requests) {
+            self.over(at, &request, status::IBV_WC_WR_FLUSH_ERR);
+        }
+        for receive in std::mem::take(&mut self.pairs[at].own) {
+            let flushed = wc(
+                receive.id,
+                status::IBV_WC_WR_FLUSH_ERR,
+                opcode::IBV_WC_RECV,
+                0,
+            );
+            self.complete(at, self.pairs[at].arrivals, flushed, 0);
+        }
+    }
+
+    fn complete(&mut self, at: usize, queue: usize, mut completion: ibv_wc, frees: u32) {
+        completion.qp_num = self.pairs[at].number;
+        let pair = self.pairs[at].handle;
+        let queue = self.queues.get_mut(&queue).expect("it lives");
+        queue.overrun |= queue.entries.len() >= queue.room;
+        queue.entries.push_back(Entry {
+            completion,
+            pair,
+            frees,
+        });
+    }
+
+    /// Takes completions off a queue; `None` if there were too many for it.
+    pub(super) fn poll(&mut self, queue: usize, most: usize) -> Option<Vec<ibv_wc>> {
+        self.carry();
+        let queue = self.queues.get_mut(&queue).expect("it lives");
+        let most = most.min(queue.entries.len());
+        let entries: Vec<Entry> = queue.entries.drain(..most).collect();
+        if queue.overrun {
+            return None;
+        }
+        for entry in &entries {
+            let mut pairs = self.pairs.iter_mut();
+            if let Some(pair) = pairs.find(|pair| pair.handle == entry.pair) {
+                pair.taken -= entry.frees;
+            }
+        }
+        Some(entries.iter().map(|entry| entry.completion).collect())
+    }
+
+    pub(super) fn destroy(&mut self, handle: usize) {
+        let device = self.pair(handle).device;
+        if self.natures[device].cleans {
+            for queue in self.queues.values_mut() {
+                queue.entries.retain(|entry| entry.pair != handle);
+            }
+        }
+        self.pairs.retain(|pair| pair.handle != handle);
+    }
+
+    /// The lowest number that no queue pair of the device has.
+    pub(super) fn free_number(&self, device: usize) -> u32 {
+        let used = |number: &u32| {
+            let mut pairs = self.pairs.iter();
+            pairs.any(|pair| pair.device == device && pair.number == *number)
+        };
+        (16..).find(|number| !used(number)).expect("there is one")
+    }
+}
+
+/// The address of a port: on Ethernet it has two.
+pub(super) fn gid_of(nature: &Nature, device: usize, index: u32) -> [u8; 16] {
+    let mut gid = [0; 16];
+    gid[15] = device as u8 + 1;
+    match (nature.infiniband, index) {
+        (true, _) => gid[..2].copy_from_slice(&[0xfe, 0x80]),
+        (false, 0) => gid[10..12].fill(0xff),
+        (false, _) => gid[0] = 0x20,
+    }
+    gid
+}
+
+fn wc(id: u64, how: status::Type, what: opcode::Type, bytes: usize) -> ibv_wc {
+    // SAFETY: all-zero bytes are a value of this plain C struct.
+    let mut completion: ibv_wc = unsafe { std::mem::zeroed() };
+    completion.wr_id = id;
+    completion.status = how;
+    completion.opcode = what;
+    completion.byte_len = bytes as u32;
+    completion
+}
+
+fn place(at: u64, bytes: &[u8]) {
+    // SAFETY: who posted the request or registered the memory promised that it stays; tests do
+    // nothing beside it.
+    unsafe { std::ptr::copy(bytes.as_ptr(), at as *mut u8, bytes.len()) };
+}
+
+pub(super) fn taken_from(at: u64, len: u32) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    // SAFETY: as in `place`.
+    unsafe { std::ptr::copy(at as *const u8, bytes.as_mut_ptr(), bytes.len()) };
+    bytes
+}
