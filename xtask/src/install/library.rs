@@ -24,9 +24,8 @@ pub(crate) struct Library {
     pub(crate) built: &'static str,
     /// Its name in C.
     name: &'static str,
-    /// The version number in the soname, and the whole version.
-    major: &'static str,
-    version: &'static str,
+    /// The version, whose first number is in the soname; without one, the header has it.
+    version: Option<&'static str>,
     folder: &'static str,
     map: &'static str,
     pkg_config: &'static str,
@@ -39,8 +38,7 @@ pub(crate) const LIMIC: Library = Library {
     package: "limic-capi",
     built: "liblimic_c.a",
     name: "limic",
-    major: "1",
-    version: "1.0.0",
+    version: None,
     folder: "crates/capi",
     map: "limic.map",
     pkg_config: "limic.pc",
@@ -55,8 +53,7 @@ pub(super) const LIBRARIES: [Library; 2] = [
         name: "limic2",
         // LiMIC2's own library had the soname liblimic2.so.0: programs that were linked with it
         // find this one.
-        major: "0",
-        version: "0.5.6",
+        version: Some("0.5.6"),
         folder: "crates/limic2",
         map: "limic2.map",
         pkg_config: "limic2.pc",
@@ -76,34 +73,48 @@ impl Library {
         let lib = &install.libdir;
         let folder = root().join(self.folder);
         let archive = built.join(self.built);
+        let version = self.version()?;
         tree.file(&archive, &format!("{lib}/lib{}.a", self.name), 0o644)?;
-        self.link(&archive, &folder.join(self.map), work, lib, tree)?;
+        self.link(&archive, (work, lib), &version, tree)?;
         tree.file(&folder.join(self.header), self.header, 0o644)?;
         let source = folder.join(format!("{}.in", self.pkg_config));
         let text = fs::read_to_string(&source)
             .map_err(|why| Failure::file("read", &source, why))?
             .replace("@PREFIX@", &install.place.prefix.display().to_string())
             .replace("@LIBDIR@", lib)
+            .replace("@VERSION@", &version)
             .replace("@PRIVATE@", &NEEDED.join(" "));
         let place = format!("{lib}/pkgconfig/{}", self.pkg_config);
         tree.text(&text, &place)
+    }
+
+    /// The version: major, minor, patch.
+    fn version(&self) -> Result<String, Failure> {
+        if let Some(version) = self.version {
+            return Ok(version.to_owned());
+        }
+        let header = root().join(self.folder).join(self.header);
+        let text =
+            fs::read_to_string(&header).map_err(|why| Failure::file("read", &header, why))?;
+        in_header(&text)
+            .ok_or_else(|| Failure::Wrong(format!("{} has no LIMIC_VERSION", header.display())))
     }
 
     /// Links the shared library, with the names that compilers and loaders look for.
     fn link(
         &self,
         archive: &Path,
-        map: &Path,
-        work: &Path,
-        lib: &str,
+        (work, lib): (&Path, &str),
+        version: &str,
         tree: &mut Tree,
     ) -> Result<(), Failure> {
         let plain = format!("lib{}.so", self.name);
-        let soname = format!("{plain}.{}", self.major);
-        let file = format!("{plain}.{}", self.version);
+        let (major, _) = version.split_once('.').unwrap_or((version, ""));
+        let soname = format!("{plain}.{major}");
+        let file = format!("{plain}.{version}");
         let linked = work.join(&file);
         let mut version_script = OsString::from("-Wl,--version-script=");
-        version_script.push(map);
+        version_script.push(root().join(self.folder).join(self.map));
         Job::new("cc", 5)
             .args(["-shared", "-o"])
             .arg(&linked)
@@ -125,5 +136,29 @@ impl Library {
         tree.file(&linked, &format!("{lib}/{file}"), 0o755)?;
         tree.link(&file, &format!("{lib}/{soname}"))?;
         tree.link(&soname, &format!("{lib}/{plain}"))
+    }
+}
+
+/// The version that a header has as `LIMIC_VERSION`: major number * 65536 + minor number.
+fn in_header(text: &str) -> Option<String> {
+    let mut lines = text.lines();
+    let number = lines.find_map(|line| line.strip_prefix("#define LIMIC_VERSION 0x"))?;
+    let number = u32::from_str_radix(number, 16).ok()?;
+    Some(format!("{}.{}.0", number >> 16, number & 0xffff))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_has_the_version() {
+        let text = "#define LIMIC_VERSION_X\n#define LIMIC_VERSION 0x00020011\n";
+        assert_eq!(in_header(text).as_deref(), Some("2.17.0"));
+        assert!(
+            LIMIC
+                .version()
+                .is_ok_and(|version| version.starts_with("1."))
+        );
     }
 }
