@@ -54,6 +54,9 @@
 #define LIMIC_LOAN_NULL LIMIC_LITERAL_(limic_loan){0, 0}
 #define LIMIC_REGION_NULL LIMIC_LITERAL_(limic_region){0, 0}
 
+/** The tag of 64 bits that a context and a tag are, as of a status: see limic_tag_send. */
+#define LIMIC_TAG(context, tag) ((uint64_t)(context) << 32 | (uint32_t)(tag))
+
 /** First values of structures: limic_status status = LIMIC_STATUS_INIT; */
 #define LIMIC_STATUS_INIT {sizeof(limic_status), 0, 0, 0, 0, 0, 0}
 #define LIMIC_OPTIONS_INIT {sizeof(limic_options), 0, 0, 0, NULL}
@@ -63,7 +66,7 @@
 /**
  * The version of the interface that this header describes: major version * 65536 + minor version.
  */
-#define LIMIC_VERSION 0x00010000
+#define LIMIC_VERSION 0x00010001
 
 /** As the source of a receive or probe: any peer. */
 #define LIMIC_ANY_SOURCE UINT32_MAX
@@ -73,6 +76,9 @@
 
 /** The highest context id; the one above is the library's. */
 #define LIMIC_CONTEXT_MAX (UINT32_MAX - 1)
+
+/** The highest tag of 64 bits; those above are the library's. */
+#define LIMIC_TAG_MAX UINT64_C(0xfffffffeffffffff)
 
 /** Every path within one node, picked for each message. The default. */
 #define LIMIC_KIND_HYBRID 0
@@ -757,6 +763,76 @@ int limic_imrecv(struct limic_message *message, void *data, size_t length,
  * Requires: message is NULL or readable and writable.
  */
 int limic_message_drop(struct limic_message *message);
+
+/* ---- Tags of 64 bits, and masks -------------------------------------------- */
+
+/**
+ * Like limic_send, under a tag of 64 bits: at most LIMIC_TAG_MAX.
+ *
+ * LIMIC_TAG(context, tag) is that of a message of limic_send, and of a status; so the functions
+ * with and without a context can be mixed.
+ *
+ * Requires: as limic_send.
+ */
+int limic_tag_send(struct limic_endpoint endpoint, const void *data, size_t length,
+        uint32_t destination, uint64_t tag);
+
+/**
+ * Like limic_recv, for a message whose tag agrees with tag in the bits that are 1 in mask.
+ *
+ * - source: a peer, or LIMIC_ANY_SOURCE.
+ * - mask: UINT64_MAX for this tag alone, 0 for any. The highest bit always counts. Under a tag that
+ *   has it, mask has to keep off the tags above LIMIC_TAG_MAX.
+ *
+ * The tag is in status. So for any message whose kind, in the lowest byte, is 3:
+ *
+ *     limic_tag_recv(endpoint, data, sizeof data, LIMIC_ANY_SOURCE, 3, 0xff, &status);
+ *     uint64_t tag = LIMIC_TAG(status.context, status.tag);
+ *
+ * Requires: as limic_recv.
+ */
+int limic_tag_recv(struct limic_endpoint endpoint, void *data, size_t length, uint32_t source,
+        uint64_t tag, uint64_t mask, struct limic_status *status);
+
+/**
+ * Like limic_isend, under a tag as of limic_tag_send.
+ *
+ * Requires: as limic_isend.
+ */
+int limic_tag_isend(struct limic_endpoint endpoint, const void *data, size_t length,
+        uint32_t destination, uint64_t tag, struct limic_request *request);
+
+/**
+ * Like limic_irecv, for a message as limic_tag_recv asks for it.
+ *
+ * Requires: as limic_irecv.
+ */
+int limic_tag_irecv(struct limic_endpoint endpoint, void *data, size_t length, uint32_t source,
+        uint64_t tag, uint64_t mask, struct limic_request *request);
+
+/**
+ * Like limic_irecvv, for a message as limic_tag_recv asks for it.
+ *
+ * Requires: as limic_irecvv.
+ */
+int limic_tag_irecvv(struct limic_endpoint endpoint, const struct iovec *pieces, int count,
+        uint32_t source, uint64_t tag, uint64_t mask, struct limic_request *request);
+
+/**
+ * Like limic_probe, for a message as limic_tag_recv asks for it.
+ *
+ * Requires: as limic_probe.
+ */
+int limic_tag_probe(struct limic_endpoint endpoint, uint32_t source, uint64_t tag, uint64_t mask,
+        int64_t timeout_ns, struct limic_status *status);
+
+/**
+ * Like limic_mprobe, for a message as limic_tag_recv asks for it.
+ *
+ * Requires: as limic_mprobe.
+ */
+int limic_tag_mprobe(struct limic_endpoint endpoint, uint32_t source, uint64_t tag, uint64_t mask,
+        int64_t timeout_ns, struct limic_message *message, struct limic_status *status);
 
 /* ---- Buffers that peers may read. They belong to the process, not to an endpoint  */
 

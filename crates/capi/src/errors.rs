@@ -235,4 +235,4 @@ pub extern "C" fn limic_version() -> u32 {
 }
 
 /// The version of the interface that this header describes: major version * 65536 + minor version.
-pub const LIMIC_VERSION: u32 = 0x0001_0000;
+pub const LIMIC_VERSION: u32 = 0x0001_0001;

@@ -37,6 +37,7 @@ pub mod requests;
 pub mod status;
 mod struct_version;
 mod table;
+pub mod tagged;
 pub mod vectored;
 pub mod waiting;
 pub mod world;

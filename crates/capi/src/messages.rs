@@ -3,9 +3,8 @@
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 
-use limic::Outcome;
-use limic::Peer;
 use limic::raw::Posted;
+use limic::{Outcome, Peer, Selector, Tag};
 
 use crate::arguments::{bytes, label, output, room, selector};
 use crate::endpoint_state::EndpointState;
@@ -63,8 +62,24 @@ pub unsafe extern "C" fn limic_send(
     tag: u32,
     context: u32,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { send(endpoint, data, length, destination, || label(tag, context)) }
+}
+
+/// Sends and waits.
+///
+/// # Safety
+/// As [`limic_send`].
+#[inline(always)]
+pub(crate) unsafe fn send(
+    endpoint: limic_endpoint,
+    data: *const c_void,
+    length: usize,
+    destination: u32,
+    tag: impl FnOnce() -> Result<Tag, Failure>,
+) -> c_int {
     inside(endpoint, |held| {
-        let (data, tag) = (bytes(data, length)?, label(tag, context)?);
+        let (data, tag) = (bytes(data, length)?, tag()?);
         let to = Peer::from_index(destination);
         // SAFETY: readable by the caller's promise, which holds until this call returns; it waits
         // for the end.
@@ -98,8 +113,25 @@ pub unsafe extern "C" fn limic_recv(
     context: u32,
     status: *mut limic_status,
 ) -> c_int {
+    let selector = || selector(source, tag, context);
+    // SAFETY: the caller's promise.
+    unsafe { receive(endpoint, data, length, selector, status) }
+}
+
+/// Receives and waits.
+///
+/// # Safety
+/// As [`limic_recv`].
+#[inline(always)]
+pub(crate) unsafe fn receive(
+    endpoint: limic_endpoint,
+    data: *mut c_void,
+    length: usize,
+    selector: impl FnOnce() -> Result<Selector, Failure>,
+    status: *mut limic_status,
+) -> c_int {
     inside(endpoint, |held| {
-        let (data, selector) = (room(data, length)?, selector(source, tag, context)?);
+        let (data, selector) = (room(data, length)?, selector()?);
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
         // SAFETY: writable by the caller's promise, until this call returns.
@@ -130,8 +162,26 @@ pub unsafe extern "C" fn limic_isend(
     context: u32,
     request: *mut limic_request,
 ) -> c_int {
+    let tag = || label(tag, context);
+    // SAFETY: the caller's promise.
+    unsafe { start_send(endpoint, data, length, destination, tag, request) }
+}
+
+/// Starts a send.
+///
+/// # Safety
+/// As [`limic_isend`].
+#[inline(always)]
+pub(crate) unsafe fn start_send(
+    endpoint: limic_endpoint,
+    data: *const c_void,
+    length: usize,
+    destination: u32,
+    tag: impl FnOnce() -> Result<Tag, Failure>,
+    request: *mut limic_request,
+) -> c_int {
     inside(endpoint, |held| {
-        let (data, tag) = (bytes(data, length)?, label(tag, context)?);
+        let (data, tag) = (bytes(data, length)?, tag()?);
         // SAFETY: the caller's promise.
         let request = unsafe { output(request, "request") }?;
         let to = Peer::from_index(destination);
@@ -163,8 +213,25 @@ pub unsafe extern "C" fn limic_irecv(
     context: u32,
     request: *mut limic_request,
 ) -> c_int {
+    let selector = || selector(source, tag, context);
+    // SAFETY: the caller's promise.
+    unsafe { start_receive(endpoint, data, length, selector, request) }
+}
+
+/// Starts a receive.
+///
+/// # Safety
+/// As [`limic_irecv`].
+#[inline(always)]
+pub(crate) unsafe fn start_receive(
+    endpoint: limic_endpoint,
+    data: *mut c_void,
+    length: usize,
+    selector: impl FnOnce() -> Result<Selector, Failure>,
+    request: *mut limic_request,
+) -> c_int {
     inside(endpoint, |held| {
-        let (data, selector) = (room(data, length)?, selector(source, tag, context)?);
+        let (data, selector) = (room(data, length)?, selector()?);
         // SAFETY: the caller's promise.
         let request = unsafe { output(request, "request") }?;
         // SAFETY: writable until the operation is done, by the caller's promise.
