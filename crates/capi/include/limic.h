@@ -58,7 +58,7 @@
 #define LIMIC_TAG(context, tag) ((uint64_t)(context) << 32 | (uint32_t)(tag))
 
 /** First values of structures: limic_status status = LIMIC_STATUS_INIT; */
-#define LIMIC_STATUS_INIT {sizeof(limic_status), 0, 0, 0, 0, 0, 0}
+#define LIMIC_STATUS_INIT {sizeof(limic_status), 0, 0, 0, 0, 0, 0, 0, 0, 0}
 #define LIMIC_OPTIONS_INIT {sizeof(limic_options), 0, 0, 0, NULL}
 #define LIMIC_COUNTERS_INIT {sizeof(limic_counters), 0, {0, 0}, {0, 0}, 0, 0, 0, {0}}
 
@@ -110,6 +110,21 @@
 
 /** As a time-out: wait without end. Any negative number means the same. */
 #define LIMIC_FOREVER (-1)
+
+/** As a flag of limic_tag_isendv: the word immediate goes with the message. */
+#define LIMIC_SEND_IMMEDIATE 1
+
+/**
+ * As a flag of limic_tag_isendv: the request is done when the message reaches its receiver whatever
+ * becomes of this process.
+ */
+#define LIMIC_SEND_DELIVERED 2
+
+/**
+ * As a flag of limic_tag_isendv: the request is done when a receive has taken the message, as in
+ * MPI's synchronous mode. A probe takes nothing.
+ */
+#define LIMIC_SEND_MATCHED 4
 
 /**
  * What the functions return: LIMIC_OK or a negative code. limic_strerror gives its text,
@@ -245,6 +260,12 @@ typedef struct limic_status {
      * LIMIC_ERR_TRUNCATED.
      */
     uint64_t length;
+    /** Since 1.1: the word that came beside the bytes, if has_immediate is 1; else 0. */
+    uint64_t immediate;
+    /** Since 1.1: 1 if the sender gave such a word (LIMIC_SEND_IMMEDIATE), else 0. */
+    uint32_t has_immediate;
+    /** 0. */
+    uint32_t reserved_too;
 } limic_status;
 
 /**
@@ -801,6 +822,28 @@ int limic_tag_recv(struct limic_endpoint endpoint, void *data, size_t length, ui
  */
 int limic_tag_isend(struct limic_endpoint endpoint, const void *data, size_t length,
         uint32_t destination, uint64_t tag, struct limic_request *request);
+
+/**
+ * Like limic_isendv, under a tag as of limic_tag_send, with more than its bytes, or done later.
+ *
+ * - flags: 0, or any of LIMIC_SEND_IMMEDIATE, LIMIC_SEND_DELIVERED, LIMIC_SEND_MATCHED.
+ * - immediate: with LIMIC_SEND_IMMEDIATE, a word for limic_status.immediate of the receiver.
+ *
+ * A send that waits for its receive, and tells the number of a frame:
+ *
+ *     struct iovec piece = {data, length};
+ *     limic_tag_isendv(endpoint, &piece, 1, peer, tag, LIMIC_SEND_MATCHED | LIMIC_SEND_IMMEDIATE,
+ *                      frame, &request);
+ *     limic_wait(&request, LIMIC_FOREVER, NULL);
+ *
+ * Errors: as limic_isend; LIMIC_ERR_INVALID for another flag; LIMIC_ERR_SYSTEM for
+ * LIMIC_SEND_MATCHED from an endpoint of LIMIC_KIND_KERNEL.
+ *
+ * Requires: as limic_isendv.
+ */
+int limic_tag_isendv(struct limic_endpoint endpoint, const struct iovec *pieces, int count,
+        uint32_t destination, uint64_t tag, uint32_t flags, uint64_t immediate,
+        struct limic_request *request);
 
 /**
  * Like limic_irecv, for a message as limic_tag_recv asks for it.

@@ -42,6 +42,7 @@ programs! {
     requests: 2,
     probe: 2,
     tagged: 2,
+    send_flags: 2,
     patience: 1,
     loans: 2,
     buffers: 2,

@@ -46,6 +46,15 @@ int main(void)
         CHECK(statuses[at].later[0] == 0 && statuses[at].later[2] == 0);
     }
 
+    /* Of version 1.0: no more than what that one had is written. */
+    memset(statuses, 0xee, sizeof statuses);
+    statuses[0].now.size = offsetof(limic_status, immediate);
+    CHECK(statuses[0].now.size == 32);
+    OK(limic_send(endpoint, "y", 1, me, 8, 1));
+    OK(limic_recv(endpoint, inbox, 1, me, 8, 1, &statuses[0].now));
+    CHECK(statuses[0].now.length == 1 && statuses[0].now.size == 32);
+    CHECK(statuses[0].now.immediate == 0xeeeeeeeeeeeeeeee);
+
     /* Too small, or not set: nothing is consumed. */
     limic_status small = LIMIC_STATUS_INIT;
     OK(limic_send(endpoint, "x", 1, me, 9, 1));
