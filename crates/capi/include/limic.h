@@ -19,11 +19,12 @@
  *   are read during the call only. Lengths are bytes, times are nanoseconds.
  *
  * THREADS
- *   An endpoint is used by one thread at a time; see limic_options.threads. Different endpoints are
- *   independent of each other. limic_strerror, limic_last_error, limic_version, limic_path_count
- *   and limic_path_name may be called by any thread at any time. Nothing may be called from a
- *   signal handler; a call on an endpoint that the same thread is inside of gives LIMIC_ERR_BUSY.
- *   There are no hidden threads: messages move while some call of the endpoint runs.
+ *   An endpoint is used by one thread at a time, or by any at any time if it was opened so: see
+ *   limic_options.threads. Different endpoints are independent of each other. limic_strerror,
+ *   limic_last_error, limic_version, limic_path_count and limic_path_name may be called by any
+ *   thread at any time. Nothing may be called from a signal handler; a call on an endpoint that the
+ *   same thread is inside of gives LIMIC_ERR_BUSY. There are no hidden threads: messages move while
+ *   some call of the endpoint runs.
  *
  * FORK
  *   A forked child cannot use its parent's endpoints (LIMIC_ERR_FORKED), but can open its own.
@@ -104,6 +105,14 @@
  * another thread is inside fails with LIMIC_ERR_THREAD.
  */
 #define LIMIC_THREADS_SERIALIZED 1
+
+/**
+ * Since 1.1: any thread may call at any time; the library has the lock. A call that waits for a
+ * message, a request or time lets other threads in meanwhile; limic_world_barrier and
+ * limic_region_revoke keep them out until they return. limic_endpoint_close and
+ * limic_world_finalize fail with LIMIC_ERR_THREAD while another thread waits.
+ */
+#define LIMIC_THREADS_MULTIPLE 2
 
 /** Length of an endpoint's address in bytes. */
 #define LIMIC_ADDRESS_LENGTH 64
@@ -211,7 +220,7 @@ typedef struct limic_options {
     uint32_t size;
     /** LIMIC_KIND_HYBRID, LIMIC_KIND_SHM or LIMIC_KIND_KERNEL. */
     uint32_t kind;
-    /** LIMIC_THREADS_OWNER or LIMIC_THREADS_SERIALIZED. */
+    /** LIMIC_THREADS_OWNER, LIMIC_THREADS_SERIALIZED or LIMIC_THREADS_MULTIPLE. */
     uint32_t threads;
     /** 0. */
     uint32_t reserved;
@@ -1065,9 +1074,9 @@ int limic_wake_fd(struct limic_endpoint endpoint, int *fd);
  *
  * - armed: set to 1: poll now. Set to 0: there is work already, do not poll.
  *
- * With LIMIC_THREADS_SERIALIZED one thread at a time polls. Calls of other threads make the
- * descriptor readable if they see to what senders rang for, or end the ringing; arm and look again
- * then.
+ * With LIMIC_THREADS_SERIALIZED and LIMIC_THREADS_MULTIPLE one thread at a time polls. Calls of
+ * other threads make the descriptor readable if they see to what senders rang for, or end the
+ * ringing; arm and look again then.
  *
  * Requires: armed is NULL or writable.
  */

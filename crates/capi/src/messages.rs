@@ -8,11 +8,13 @@ use limic::{Outcome, Peer, Selector, Tag};
 
 use crate::arguments::{bytes, label, output, room, selector};
 use crate::endpoint_state::EndpointState;
+use crate::entry::Inside;
 use crate::errors::Failure;
 use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_request};
-use crate::requests::DONE;
+use crate::requests::{DONE, await_transport};
 use crate::status::{StatusOut, limic_status};
+use crate::waiting::Patience;
 
 /// Gives C the request of an operation that was posted.
 #[inline(always)]
@@ -34,10 +36,10 @@ pub(crate) fn start(
 
 /// Waits for what was posted.
 #[inline(always)]
-pub(crate) fn finish(held: &EndpointState, posted: Posted) -> Outcome {
+pub(crate) fn finish(held: &mut Inside, posted: Posted) -> Result<Outcome, Failure> {
     match posted {
-        Posted::Done(outcome) => outcome,
-        Posted::Pending(id) => held.raw().wait(id),
+        Posted::Done(outcome) => Ok(outcome),
+        Posted::Pending(id) => await_transport(held, id, Patience::Forever),
     }
 }
 
@@ -81,6 +83,12 @@ pub(crate) unsafe fn send(
     inside(endpoint, |held| {
         let (data, tag) = (bytes(data, length)?, tag()?);
         let to = Peer::from_index(destination);
+        if held.is_shared() {
+            // SAFETY: as below.
+            let posted = unsafe { held.raw().post_send(to, tag, &[data]) }?;
+            finish(held, posted)??;
+            return Ok(());
+        }
         // SAFETY: readable by the caller's promise, which holds until this call returns; it waits
         // for the end.
         unsafe { held.raw().send_blocking(to, tag, &[data]) }?;
@@ -134,8 +142,14 @@ pub(crate) unsafe fn receive(
         let (data, selector) = (room(data, length)?, selector()?);
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
-        // SAFETY: writable by the caller's promise, until this call returns.
-        let outcome = unsafe { held.raw().recv_blocking(&selector, &[data]) };
+        let outcome = if held.is_shared() {
+            // SAFETY: as below; the call waits for the end.
+            let posted = unsafe { held.raw().post_recv(&selector, &[data]) }?;
+            finish(held, posted)?
+        } else {
+            // SAFETY: writable by the caller's promise, until this call returns.
+            unsafe { held.raw().recv_blocking(&selector, &[data]) }
+        };
         status.set(&outcome);
         outcome?;
         Ok(())
@@ -281,9 +295,12 @@ pub unsafe extern "C" fn limic_sendrecv(
             // It is pending, so it is known.
             let _ = held.raw().cancel(*id);
         }
-        let received = finish(held, receive);
+        let received = finish(held, receive)?;
         status.set(&received);
-        let sent = send.and_then(|send| finish(held, send));
+        let sent = match send {
+            Ok(send) => finish(held, send)?,
+            Err(why) => Err(why),
+        };
         match (sent, received) {
             (Err(why), Err(limic::Error::Cancelled)) => Err(Failure::from(why)),
             (_, Err(why)) | (Err(why), _) => Err(why.into()),

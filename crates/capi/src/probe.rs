@@ -51,10 +51,9 @@ pub(crate) unsafe fn probe(
         let selector = selector()?;
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
-        let raw = held.raw();
         let wanted = (call, &selector);
         let patience = Patience::of(timeout_ns);
-        let found = until_message(raw, patience, wanted, || raw.peek(&selector))?;
+        let found = until_message(held, patience, wanted, |held| held.raw().peek(&selector))?;
         status.found(&found);
         Ok(())
     })
@@ -99,10 +98,10 @@ pub(crate) unsafe fn take_message(
         let message = unsafe { output(message, "message") }?;
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
-        let raw = held.raw();
         let wanted = (call, &selector);
         let patience = Patience::of(timeout_ns);
-        let (found, claim) = until_message(raw, patience, wanted, || raw.claim(&selector))?;
+        let look = |held: &EndpointState| held.raw().claim(&selector);
+        let (found, claim) = until_message(held, patience, wanted, look)?;
         message.write(limic_message {
             endpoint: endpoint.id,
             number: held.claims.insert(claim),
@@ -148,7 +147,7 @@ pub unsafe extern "C" fn limic_mrecv(
         *message = limic_message::default();
         // SAFETY: writable by the caller's promise, until this call returns; it waits for the end.
         let posted = unsafe { held.raw().post_claimed(claim, &[data]) }?;
-        let outcome = finish(held, posted);
+        let outcome = finish(held, posted)?;
         status.set(&outcome);
         outcome?;
         Ok(())

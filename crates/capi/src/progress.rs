@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use crate::arguments::output;
 use crate::ffi_guard::inside;
 use crate::handles::limic_endpoint;
+use crate::turns::sleep_outside;
 use crate::waiting::Patience;
 
 /// Moves messages along once, without waiting. There are no hidden threads: messages move only
@@ -32,13 +33,13 @@ pub unsafe extern "C" fn limic_progress(endpoint: limic_endpoint, moved: *mut c_
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_sleep(endpoint: limic_endpoint, timeout_ns: i64) -> c_int {
     inside(endpoint, |held| {
+        let timeout = core::time::Duration::from_nanos(timeout_ns.unsigned_abs());
         match Patience::of(timeout_ns) {
             Patience::Look => {}
+            Patience::Forever if held.is_shared() => sleep_outside(held, core::time::Duration::MAX),
+            Patience::Until(_) if held.is_shared() => sleep_outside(held, timeout),
             Patience::Forever => held.raw().sleep(None),
-            Patience::Until(_) => {
-                let timeout = core::time::Duration::from_nanos(timeout_ns.unsigned_abs());
-                held.raw().sleep(Some(timeout));
-            }
+            Patience::Until(_) => held.raw().sleep(Some(timeout)),
         }
         Ok(())
     })
@@ -69,9 +70,9 @@ pub unsafe extern "C" fn limic_wake_fd(endpoint: limic_endpoint, fd: *mut c_int)
 ///
 /// - `armed`: set to 1: poll now. Set to 0: there is work already, do not poll.
 ///
-/// With `LIMIC_THREADS_SERIALIZED` one thread at a time polls. Calls of other threads make the
-/// descriptor readable if they see to what senders rang for, or end the ringing; arm and look again
-/// then.
+/// With `LIMIC_THREADS_SERIALIZED` and `LIMIC_THREADS_MULTIPLE` one thread at a time polls. Calls
+/// of other threads make the descriptor readable if they see to what senders rang for, or end the
+/// ringing; arm and look again then.
 ///
 /// # Safety
 /// `armed` is NULL or writable.

@@ -53,6 +53,7 @@ programs! {
     growth: 1,
     misuse: 1,
     threads: 1,
+    any_thread: 1,
 }
 
 #[test]

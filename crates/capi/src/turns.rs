@@ -1,0 +1,193 @@
+//! The mode in which any thread may call. A call waits until it has its turn, and one that waits
+//! for a message lets others in between two looks.
+//!
+//! Of the calls that wait for long, one sleeps at the endpoint's descriptor, and the others until
+//! that one has come back.
+
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use core::time::Duration;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::futex;
+
+use crate::endpoint_state::EndpointState;
+use crate::entry::Inside;
+use crate::errors::Failure;
+use crate::ffi_guard::broken;
+
+/// Attempts before a thread sleeps until it is called.
+const ATTEMPTS: u32 = 100;
+/// Looks before the first sleep.
+const LOOKS: u32 = 1000;
+/// Looks between two looks at the clock.
+const CLOCK: u32 = 64;
+/// After that a sleeper looks in any case, as one of the transport does.
+const LONGEST_SLEEP: Duration = Duration::from_millis(250);
+
+/// Who waits for what at one endpoint.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    /// Threads that wait for their turn.
+    queue: AtomicU32,
+    /// Raised when one of them is to try again.
+    calls: AtomicU32,
+    /// Calls that wait for a message and let others in. Changes within a turn.
+    outside: AtomicU32,
+    /// One of these sleeps at the descriptor.
+    polls: AtomicBool,
+    /// Raised when that one has woken.
+    news: AtomicU32,
+}
+
+impl Turns {
+    pub(crate) const fn new() -> Self {
+        Self {
+            queue: AtomicU32::new(0),
+            calls: AtomicU32::new(0),
+            outside: AtomicU32::new(0),
+            polls: AtomicBool::new(false),
+            news: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether calls are under way that will come back for another turn. Asked within a turn.
+    pub(crate) fn are_awaited(&self) -> bool {
+        self.outside.load(Relaxed) > 0
+    }
+
+    /// Waits until nobody has the turn, and takes it for the thread `me`.
+    pub(crate) fn take(&self, owner: &AtomicUsize, me: usize) {
+        // SeqCst: besides the acquire, see `give`.
+        let taken =
+            || owner.load(Relaxed) == 0 && owner.compare_exchange(0, me, SeqCst, Relaxed).is_ok();
+        for _ in 0..ATTEMPTS {
+            if taken() {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        self.queue.fetch_add(1, SeqCst);
+        loop {
+            let calls = self.calls.load(SeqCst);
+            if owner.compare_exchange(0, me, SeqCst, Relaxed).is_ok() {
+                break;
+            }
+            sleep(&self.calls, calls, None);
+        }
+        self.queue.fetch_sub(1, Relaxed);
+    }
+
+    /// Gives the turn back.
+    pub(crate) fn give(&self, owner: &AtomicUsize) {
+        // SeqCst, and a thread in `take` joins the queue before its attempt: so that finds the turn
+        // free, or it is found in the queue here. It has read `calls` before, so it does not sleep
+        // once this has raised it, or is woken.
+        owner.store(0, SeqCst);
+        self.call_one();
+    }
+
+    /// The turn is free: has a thread of the queue try again.
+    pub(crate) fn call_one(&self) {
+        if self.queue.load(SeqCst) > 0 {
+            self.calls.fetch_add(1, SeqCst);
+            wake(&self.calls, 1);
+        }
+    }
+
+    /// Sleeps, outside of the turn, at the descriptor that was armed; then wakes the others.
+    fn sleep_at(&self, descriptor: BorrowedFd<'_>, longest: Duration) {
+        // An early end is one more look. A duration of such a length is one of the system's.
+        if let Ok(longest) = Timespec::try_from(longest) {
+            let _ = poll(
+                &mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)],
+                Some(&longest),
+            );
+        }
+        // In this order: who sees that nobody polls any more does it itself, and who does not has
+        // read the number before.
+        self.polls.store(false, SeqCst);
+        self.news.fetch_add(1, SeqCst);
+        wake(&self.news, u32::MAX >> 1);
+    }
+}
+
+/// Sleeps while the word has this value.
+fn sleep(word: &AtomicU32, value: u32, longest: Option<Duration>) {
+    let longest = longest.and_then(|longest| Timespec::try_from(longest).ok());
+    // An error is that it has another value, a signal, or the end of the time: all to be looked at.
+    let _ = futex::wait(word, futex::Flags::PRIVATE, value, longest.as_ref());
+}
+
+fn wake(word: &AtomicU32, threads: u32) {
+    // The arguments are right, so there is no error.
+    let _ = futex::wake(word, futex::Flags::PRIVATE, threads);
+}
+
+/// Asks until there is an answer or the deadline has passed, and lets other threads in between.
+/// Each question makes progress.
+pub(crate) fn until<T>(
+    held: &mut Inside,
+    deadline: Option<Instant>,
+    mut ask: impl FnMut(&EndpointState) -> Result<Option<T>, Failure>,
+) -> Result<Option<T>, Failure> {
+    let mut looks = 0_u32;
+    loop {
+        if held.broken {
+            // By a call that was let in.
+            return Err(broken());
+        }
+        let answer = ask(held)?;
+        if answer.is_some() {
+            return Ok(answer);
+        }
+        looks = looks.saturating_add(1);
+        let is_sleepy = looks > LOOKS;
+        if !is_sleepy && !looks.is_multiple_of(CLOCK) {
+            held.step_out(core::hint::spin_loop);
+            continue;
+        }
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match left {
+            Some(Duration::ZERO) => return Ok(None),
+            left if is_sleepy => sleep_outside(held, left.unwrap_or(LONGEST_SLEEP)),
+            _ => held.step_out(std::thread::yield_now),
+        }
+    }
+}
+
+/// Sleeps until something may have happened, without the turn.
+pub(crate) fn sleep_outside(held: &mut Inside, longest: Duration) {
+    let turns = held.turns();
+    let longest = longest.min(LONGEST_SLEEP);
+    // Before the look whether somebody polls: see `sleep_at`.
+    let news = turns.news.load(SeqCst);
+    if turns.polls.load(SeqCst) {
+        held.step_out(|| sleep(&turns.news, news, Some(longest)));
+    } else if held.raw().arm() {
+        turns.polls.store(true, SeqCst);
+        let descriptor = held.raw().wake_fd().as_raw_fd();
+        // SAFETY: the endpoint stays open as long as a call is outside of its turn
+        // (`Turns::are_awaited`), and has the descriptor open.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        held.step_out(|| turns.sleep_at(descriptor, longest));
+    }
+}
+
+/// Counts a call that is outside, until it is dropped within a turn again.
+pub(crate) struct Outside<'a>(&'a Turns);
+
+impl<'a> Outside<'a> {
+    pub(crate) fn new(turns: &'a Turns) -> Self {
+        turns.outside.fetch_add(1, Relaxed);
+        Self(turns)
+    }
+}
+
+impl Drop for Outside<'_> {
+    fn drop(&mut self) {
+        self.0.outside.fetch_sub(1, Relaxed);
+    }
+}
