@@ -1082,6 +1082,32 @@ int limic_wake_fd(struct limic_endpoint endpoint, int *fd);
  */
 int limic_arm(struct limic_endpoint endpoint, int *armed);
 
+/**
+ * Moves messages along at count endpoints until something moves at one of them, at most for
+ * timeout_ns nanoseconds. Waiting polls, then yields, then sleeps.
+ *
+ * - endpoints: endpoints that this thread may use.
+ * - index: set to the position of that one; to -1 without one.
+ *
+ * What moved before the call is not told again: look at requests first, and go on as long as
+ * something was there.
+ *
+ *     for (;;) {
+ *         int at, done = 0;
+ *         for (at = 0; at < 2 && !done; at++)
+ *             limic_test(&requests[at], &done, &status);
+ *         if (done)
+ *             break;
+ *         limic_wait_endpoints(2, endpoints, LIMIC_FOREVER, &at);
+ *     }
+ *
+ * Errors: LIMIC_ERR_TIMEOUT; LIMIC_ERR_INVALID for no endpoints; misuse.
+ *
+ * Requires: endpoints is readable for count entries, index is NULL or writable.
+ */
+int limic_wait_endpoints(int count, const struct limic_endpoint *endpoints, int64_t timeout_ns,
+        int *index);
+
 /* ---- What was moved so far ------------------------------------------------- */
 
 /**

@@ -2,12 +2,15 @@
 
 use core::ffi::c_int;
 use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
 
 use crate::arguments::output;
-use crate::ffi_guard::inside;
+use crate::errors::Failure;
+use crate::errors::limic_error::LIMIC_ERR_INVALID;
+use crate::ffi_guard::{guarded, inside, visit};
 use crate::handles::limic_endpoint;
-use crate::turns::sleep_outside;
-use crate::waiting::Patience;
+use crate::turns::{Armed, CLOCK, LOOKS, Outside, Poller, sleep_at, sleep_outside};
+use crate::waiting::{Patience, late};
 
 /// Moves messages along once, without waiting. There are no hidden threads: messages move only
 /// while some call of the endpoint runs.
@@ -33,10 +36,10 @@ pub unsafe extern "C" fn limic_progress(endpoint: limic_endpoint, moved: *mut c_
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_sleep(endpoint: limic_endpoint, timeout_ns: i64) -> c_int {
     inside(endpoint, |held| {
-        let timeout = core::time::Duration::from_nanos(timeout_ns.unsigned_abs());
+        let timeout = Duration::from_nanos(timeout_ns.unsigned_abs());
         match Patience::of(timeout_ns) {
             Patience::Look => {}
-            Patience::Forever if held.is_shared() => sleep_outside(held, core::time::Duration::MAX),
+            Patience::Forever if held.is_shared() => sleep_outside(held, Duration::MAX),
             Patience::Until(_) if held.is_shared() => sleep_outside(held, timeout),
             Patience::Forever => held.raw().sleep(None),
             Patience::Until(_) => held.raw().sleep(Some(timeout)),
@@ -84,4 +87,107 @@ pub unsafe extern "C" fn limic_arm(endpoint: limic_endpoint, armed: *mut c_int) 
         armed.write(c_int::from(held.raw().arm()));
         Ok(())
     })
+}
+
+/// Moves messages along at `count` endpoints until something moves at one of them, at most for
+/// `timeout_ns` nanoseconds. Waiting polls, then yields, then sleeps.
+///
+/// - `endpoints`: endpoints that this thread may use.
+/// - `index`: set to the position of that one; to -1 without one.
+///
+/// What moved before the call is not told again: look at requests first, and go on as long as
+/// something was there.
+///
+/// ```c
+/// for (;;) {
+///     int at, done = 0;
+///     for (at = 0; at < 2 && !done; at++)
+///         limic_test(&requests[at], &done, &status);
+///     if (done)
+///         break;
+///     limic_wait_endpoints(2, endpoints, LIMIC_FOREVER, &at);
+/// }
+/// ```
+///
+/// Errors: `LIMIC_ERR_TIMEOUT`; `LIMIC_ERR_INVALID` for no endpoints; misuse.
+///
+/// # Safety
+/// `endpoints` is readable for `count` entries, `index` is NULL or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_wait_endpoints(
+    count: c_int,
+    endpoints: *const limic_endpoint,
+    timeout_ns: i64,
+    index: *mut c_int,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let index = unsafe { output(index, "index") }?.write(-1);
+        let length = usize::try_from(count).ok().filter(|count| *count > 0);
+        let length = length.ok_or_else(|| {
+            Failure::new(LIMIC_ERR_INVALID, format!("a list of {count} endpoints"))
+        })?;
+        if endpoints.is_null() {
+            return Err(Failure::null("the list of endpoints"));
+        }
+        // SAFETY: the caller's promise.
+        let endpoints = unsafe { core::slice::from_raw_parts(endpoints, length) };
+        let at = first_to_move(endpoints, Patience::of(timeout_ns))?;
+        *index = at as c_int;
+        Ok(())
+    })
+}
+
+/// The position of the first endpoint at which something moves.
+fn first_to_move(endpoints: &[limic_endpoint], patience: Patience) -> Result<usize, Failure> {
+    let mut looks = 0_u32;
+    loop {
+        for (at, endpoint) in endpoints.iter().enumerate() {
+            if visit(*endpoint, |held| Ok(held.raw().progress()))? {
+                return Ok(at);
+            }
+        }
+        looks = looks.saturating_add(1);
+        let is_sleepy = looks > LOOKS;
+        if patience != Patience::Look && !is_sleepy && !looks.is_multiple_of(CLOCK) {
+            continue;
+        }
+        let left = match patience {
+            Patience::Look => return Err(late()),
+            Patience::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
+            Patience::Forever => Duration::MAX,
+        };
+        if left.is_zero() {
+            return Err(late());
+        }
+        if !is_sleepy {
+            std::thread::yield_now();
+        } else if let Some(at) = sleep_at_all(endpoints, left)? {
+            return Ok(at);
+        }
+    }
+}
+
+/// Sleeps until one of the endpoints is wanted. The position of one at which something moved
+/// already, if there is one.
+fn sleep_at_all(
+    endpoints: &[limic_endpoint],
+    mut longest: Duration,
+) -> Result<Option<usize>, Failure> {
+    let mut outside = Vec::with_capacity(endpoints.len());
+    let mut pollers = Vec::with_capacity(endpoints.len());
+    for (at, endpoint) in endpoints.iter().enumerate() {
+        let armed = visit(*endpoint, |held| {
+            outside.push(Outside::new(held.turns()));
+            Ok(Poller::arm(held))
+        })?;
+        match armed {
+            Armed::No => return Ok(Some(at)),
+            // What that thread takes is not seen here.
+            Armed::ByAnother => longest = longest.min(Duration::from_millis(1)),
+            Armed::Here(poller) => pollers.push(poller),
+        }
+    }
+    sleep_at(&pollers, longest);
+    Ok(None)
 }

@@ -21,9 +21,9 @@ use crate::ffi_guard::broken;
 /// Attempts before a thread sleeps until it is called.
 const ATTEMPTS: u32 = 100;
 /// Looks before the first sleep.
-const LOOKS: u32 = 1000;
+pub(crate) const LOOKS: u32 = 1000;
 /// Looks between two looks at the clock.
-const CLOCK: u32 = 64;
+pub(crate) const CLOCK: u32 = 64;
 /// After that a sleeper looks in any case, as one of the transport does.
 const LONGEST_SLEEP: Duration = Duration::from_millis(250);
 
@@ -34,7 +34,7 @@ pub(crate) struct Turns {
     queue: AtomicU32,
     /// Raised when one of them is to try again.
     calls: AtomicU32,
-    /// Calls that wait for a message and let others in. Changes within a turn.
+    /// Calls that wait for a message and let others in. Begins within a turn.
     outside: AtomicU32,
     /// One of these sleeps at the descriptor.
     polls: AtomicBool,
@@ -96,21 +96,60 @@ impl Turns {
             wake(&self.calls, 1);
         }
     }
+}
 
-    /// Sleeps, outside of the turn, at the descriptor that was armed; then wakes the others.
-    fn sleep_at(&self, descriptor: BorrowedFd<'_>, longest: Duration) {
-        // An early end is one more look. A duration of such a length is one of the system's.
-        if let Ok(longest) = Timespec::try_from(longest) {
-            let _ = poll(
-                &mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)],
-                Some(&longest),
-            );
+/// A thread that is about to sleep at an endpoint's descriptor, for all that wait there. They are
+/// told when it is dropped, out of the turn or within.
+pub(crate) struct Poller {
+    turns: &'static Turns,
+    descriptor: BorrowedFd<'static>,
+}
+
+/// What was found when an endpoint was armed.
+pub(crate) enum Armed {
+    /// Something moved: look again.
+    No,
+    /// Another thread sleeps at the descriptor.
+    ByAnother,
+    Here(Poller),
+}
+
+impl Poller {
+    /// Has the endpoint's senders ring. The poller is not used longer than a call is [`Outside`].
+    pub(crate) fn arm(held: &Inside) -> Armed {
+        let turns = held.turns();
+        if turns.polls.load(SeqCst) {
+            return Armed::ByAnother;
         }
+        if !held.raw().arm() {
+            return Armed::No;
+        }
+        turns.polls.store(true, SeqCst);
+        let descriptor = held.raw().wake_fd().as_raw_fd();
+        // SAFETY: the endpoint stays open as long as a call is outside of its turn
+        // (`Turns::are_awaited`), and keeps the descriptor open.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        Armed::Here(Self { turns, descriptor })
+    }
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
         // In this order: who sees that nobody polls any more does it itself, and who does not has
         // read the number before.
-        self.polls.store(false, SeqCst);
-        self.news.fetch_add(1, SeqCst);
-        wake(&self.news, u32::MAX >> 1);
+        self.turns.polls.store(false, SeqCst);
+        self.turns.news.fetch_add(1, SeqCst);
+        wake(&self.turns.news, u32::MAX >> 1);
+    }
+}
+
+/// Sleeps until one of the descriptors is readable. An early end is one more look.
+pub(crate) fn sleep_at(pollers: &[Poller], longest: Duration) {
+    let watch = |poller: &Poller| PollFd::from_borrowed_fd(poller.descriptor, PollFlags::IN);
+    let mut watched: Vec<_> = pollers.iter().map(watch).collect();
+    // A duration of such a length is one of the system's.
+    if let Ok(longest) = Timespec::try_from(longest.min(LONGEST_SLEEP)) {
+        let _ = poll(&mut watched, Some(&longest));
     }
 }
 
@@ -161,22 +200,19 @@ pub(crate) fn until<T>(
 /// Sleeps until something may have happened, without the turn.
 pub(crate) fn sleep_outside(held: &mut Inside, longest: Duration) {
     let turns = held.turns();
-    let longest = longest.min(LONGEST_SLEEP);
-    // Before the look whether somebody polls: see `sleep_at`.
+    // Before the look whether somebody polls: see the end of a poller.
     let news = turns.news.load(SeqCst);
-    if turns.polls.load(SeqCst) {
-        held.step_out(|| sleep(&turns.news, news, Some(longest)));
-    } else if held.raw().arm() {
-        turns.polls.store(true, SeqCst);
-        let descriptor = held.raw().wake_fd().as_raw_fd();
-        // SAFETY: the endpoint stays open as long as a call is outside of its turn
-        // (`Turns::are_awaited`), and has the descriptor open.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
-        held.step_out(|| turns.sleep_at(descriptor, longest));
+    match Poller::arm(held) {
+        Armed::No => {}
+        Armed::ByAnother => {
+            let longest = longest.min(LONGEST_SLEEP);
+            held.step_out(|| sleep(&turns.news, news, Some(longest)));
+        }
+        Armed::Here(poller) => held.step_out(|| sleep_at(&[poller], longest)),
     }
 }
 
-/// Counts a call that is outside, until it is dropped within a turn again.
+/// Counts a call that is outside, until it is dropped; begun within a turn.
 pub(crate) struct Outside<'a>(&'a Turns);
 
 impl<'a> Outside<'a> {

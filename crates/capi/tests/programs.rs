@@ -54,6 +54,7 @@ programs! {
     misuse: 1,
     threads: 1,
     any_thread: 1,
+    several: 1,
 }
 
 #[test]

@@ -1,0 +1,71 @@
+/* One thread waits on several endpoints: what comes to any of them wakes it. */
+#include "check.h"
+#include <pthread.h>
+
+enum { ENDPOINTS = 3, ROUNDS = 60 };
+
+static unsigned char addresses[ENDPOINTS][LIMIC_ADDRESS_LENGTH];
+
+/* Answers: waits for what the others are told to send next. */
+static void *sender(void *unused)
+{
+    limic_endpoint own;
+    uint32_t peers[ENDPOINTS];
+    OK(limic_endpoint_open(NULL, &own));
+    for (int at = 0; at < ENDPOINTS; at++)
+        OK(limic_connect(own, addresses[at], LIMIC_ADDRESS_LENGTH, &peers[at]));
+    for (int round = 0; round < ROUNDS; round++) {
+        char go;
+        OK(limic_send(own, &round, sizeof round, peers[round % ENDPOINTS], 1, 1));
+        OK(limic_recv(own, &go, 1, peers[round % ENDPOINTS], 2, 1, NULL));
+    }
+    OK(limic_endpoint_close(own));
+    return unused;
+}
+
+int main(void)
+{
+    limic_endpoint endpoints[ENDPOINTS];
+    limic_request requests[ENDPOINTS];
+    limic_options options = LIMIC_OPTIONS_INIT;
+    limic_status status = LIMIC_STATUS_INIT;
+    pthread_t thread;
+    int data[ENDPOINTS], index = 7;
+    for (int at = 0; at < ENDPOINTS; at++) {
+        options.threads = at == 2 ? LIMIC_THREADS_MULTIPLE : LIMIC_THREADS_OWNER;
+        OK(limic_endpoint_open(&options, &endpoints[at]));
+        OK(limic_address(endpoints[at], addresses[at], LIMIC_ADDRESS_LENGTH));
+        OK(limic_irecv(endpoints[at], &data[at], sizeof data[at], LIMIC_ANY_SOURCE, 1, 1,
+                       &requests[at]));
+    }
+    GIVES(LIMIC_ERR_INVALID, limic_wait_endpoints(0, endpoints, 0, &index));
+    GIVES(LIMIC_ERR_NULL, limic_wait_endpoints(1, NULL, 0, &index));
+    GIVES(LIMIC_ERR_NULL, limic_wait_endpoints(1, endpoints, 0, NULL));
+    GIVES(LIMIC_ERR_TIMEOUT, limic_wait_endpoints(ENDPOINTS, endpoints, 20000000, &index));
+    CHECK(index == -1);
+
+    CHECK(pthread_create(&thread, NULL, sender, NULL) == 0);
+    for (int round = 0; round < ROUNDS;) {
+        int done = 0, at;
+        for (at = 0; at < ENDPOINTS; at++) {
+            OK(limic_test(&requests[at], &done, &status));
+            if (done)
+                break;
+        }
+        if (!done) {
+            OK(limic_wait_endpoints(ENDPOINTS, endpoints, LIMIC_FOREVER, &index));
+            CHECK(index >= 0 && index < ENDPOINTS);
+            continue;
+        }
+        CHECK(at == round % ENDPOINTS && data[at] == round);
+        OK(limic_send(endpoints[at], "g", 1, status.source, 2, 1));
+        OK(limic_irecv(endpoints[at], &data[at], sizeof data[at], LIMIC_ANY_SOURCE, 1, 1,
+                       &requests[at]));
+        round++;
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    for (int at = 0; at < ENDPOINTS; at++)
+        OK(limic_endpoint_close(endpoints[at]));
+    GIVES(LIMIC_ERR_ENDPOINT, limic_wait_endpoints(ENDPOINTS, endpoints, 0, &index));
+    return 0;
+}
