@@ -135,6 +135,21 @@
  */
 #define LIMIC_SEND_MATCHED 4
 
+/** As a level of limic_log_to: something does not work. */
+#define LIMIC_LOG_ERROR 1
+
+/**
+ * As a level of limic_log_to: something to be looked at. Without a function, some of these go to
+ * standard error (LIMIC_LOG=off ends that).
+ */
+#define LIMIC_LOG_WARNING 2
+
+/** As a level of limic_log_to: worth knowing. */
+#define LIMIC_LOG_INFO 3
+
+/** As a level of limic_log_to: for those who look for a fault. */
+#define LIMIC_LOG_DEBUG 4
+
 /**
  * What the functions return: LIMIC_OK or a negative code. limic_strerror gives its text,
  * limic_last_error what happened in particular.
@@ -351,6 +366,12 @@ typedef struct limic_counters {
     /** Sends by size: class 0 is the empty message, class k holds 2^(k-1) to 2^k - 1 bytes. */
     uint64_t sizes[65];
 } limic_counters;
+
+/**
+ * A function that gets the lines of the log: what limic_log_to was given as context, the line's
+ * level, and the line, without an end of line, valid during the call.
+ */
+typedef void (*limic_log_function)(void *context, int level, const char *text);
 
 #ifdef __cplusplus
 extern "C" {
@@ -1147,6 +1168,31 @@ uint32_t limic_path_count(void);
  * that is no path. The memory is the library's and stays valid.
  */
 const char *limic_path_name(uint32_t path);
+
+/* ---- What the library has to say beside its return values ------------------ */
+
+/**
+ * Has function get the lines of the log up to level, in place of the function before. There is one
+ * for the process; the threads that call it are those that are inside of the library, one at a
+ * time, and none any more for the function before when this returns.
+ *
+ * - function: must call nothing of the library but limic_strerror; NULL for none.
+ * - context: the function's first argument; the library does not look at it.
+ * - level: LIMIC_LOG_ERROR to LIMIC_LOG_DEBUG. No message costs more by it.
+ *
+ *     static void tell(void *program, int level, const char *text)
+ *     {
+ *         fprintf(stderr, "%s: limic (%d): %s\n", (const char *)program, level, text);
+ *     }
+ *
+ *     limic_log_to(tell, argv[0], LIMIC_LOG_WARNING);
+ *
+ * Errors: LIMIC_ERR_INVALID for another level; LIMIC_ERR_BUSY from inside of the function;
+ * LIMIC_ERR_SYSTEM if the library is a part of a Rust program that has the log.
+ *
+ * Requires: function is NULL, or may be called with context by any thread until another one is set.
+ */
+int limic_log_to(limic_log_function function, void *context, int level);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -28,6 +28,7 @@ pub mod errors;
 mod ffi_guard;
 pub mod handles;
 pub mod loans;
+pub mod log;
 pub mod messages;
 pub mod options;
 pub mod probe;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The files with the C interface, in the order of the header.
-const SOURCES: [&str; 19] = [
+const SOURCES: [&str; 20] = [
     "errors",
     "handles",
     "arguments",
@@ -25,6 +25,7 @@ const SOURCES: [&str; 19] = [
     "regions",
     "progress",
     "counters",
+    "log",
 ];
 
 /// Columns of the header.
@@ -215,7 +216,7 @@ fn filled(comment: &[String], indent: &str) -> String {
             continue;
         }
         if piece.starts_with("    ") {
-            let _ = writeln!(out, "{indent} * {piece}");
+            let _ = writeln!(out, "{}", format!("{indent} * {piece}").trim_end());
             continue;
         }
         let hang = if piece.starts_with("- ") { "  " } else { "" };

@@ -55,6 +55,7 @@ programs! {
     threads: 1,
     any_thread: 1,
     several: 1,
+    log: 1,
 }
 
 #[test]
