@@ -1,4 +1,4 @@
-//! One C program per group of functions, as C11 under the sanitizers and as C++17, with real
+//! One C program per group of functions, as C11 under the sanitizers and as C++11, with real
 //! processes.
 
 mod stage;
@@ -56,6 +56,17 @@ programs! {
     any_thread: 1,
     several: 1,
     log: 1,
+}
+
+/// The header for C++.
+#[test]
+fn objects_end_by_themselves() {
+    if let Some(why) = missing(Language::Cpp) {
+        println!("SKIPPED: {why}");
+        return;
+    }
+    let source = source("raii").with_extension("cpp");
+    stage().run(2, &stage().compile(&source, "limic", Language::Cpp));
 }
 
 #[test]

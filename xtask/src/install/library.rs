@@ -29,8 +29,8 @@ pub(crate) struct Library {
     folder: &'static str,
     map: &'static str,
     pkg_config: &'static str,
-    /// The header, in its folder and below the prefix.
-    header: &'static str,
+    /// The headers, in its folder and below the prefix; the first one may have the version.
+    headers: &'static [&'static str],
 }
 
 /// The library of `limic.h`.
@@ -42,7 +42,7 @@ pub(crate) const LIMIC: Library = Library {
     folder: "crates/capi",
     map: "limic.map",
     pkg_config: "limic.pc",
-    header: "include/limic.h",
+    headers: &["include/limic.h", "include/limic.hpp"],
 };
 
 pub(super) const LIBRARIES: [Library; 2] = [
@@ -57,7 +57,7 @@ pub(super) const LIBRARIES: [Library; 2] = [
         folder: "crates/limic2",
         map: "limic2.map",
         pkg_config: "limic2.pc",
-        header: "include/limic2/limic.h",
+        headers: &["include/limic2/limic.h"],
     },
 ];
 
@@ -76,7 +76,9 @@ impl Library {
         let version = self.version()?;
         tree.file(&archive, &format!("{lib}/lib{}.a", self.name), 0o644)?;
         self.link(&archive, (work, lib), &version, tree)?;
-        tree.file(&folder.join(self.header), self.header, 0o644)?;
+        for header in self.headers {
+            tree.file(&folder.join(header), header, 0o644)?;
+        }
         let source = folder.join(format!("{}.in", self.pkg_config));
         let text = fs::read_to_string(&source)
             .map_err(|why| Failure::file("read", &source, why))?
@@ -93,7 +95,7 @@ impl Library {
         if let Some(version) = self.version {
             return Ok(version.to_owned());
         }
-        let header = root().join(self.folder).join(self.header);
+        let header = root().join(self.folder).join(self.headers[0]);
         let text =
             fs::read_to_string(&header).map_err(|why| Failure::file("read", &header, why))?;
         in_header(&text)

@@ -32,7 +32,7 @@ pub(crate) enum Language {
     Sanitized,
     /// C11 as a user compiles it.
     C,
-    /// The same source as C++17.
+    /// The same source as C++11.
     Cpp,
     /// C11, linked with the static library.
     Static,
@@ -142,7 +142,7 @@ pub(crate) fn missing(language: Language) -> Option<String> {
             .is_ok_and(|status| status.success());
     let what = match language {
         Language::Sanitized => "with -fsanitize=address,undefined",
-        Language::Cpp => "as C++17",
+        Language::Cpp => "as C++11",
         Language::C | Language::Static => "as C11",
     };
     (!works).then(|| format!("{compiler} builds no programs {what} here"))
@@ -167,7 +167,7 @@ impl Language {
                 "-fno-sanitize-recover=all",
             ],
             Self::C | Self::Static => &["-std=c11", "-O2"],
-            Self::Cpp => &["-x", "c++", "-std=c++17", "-O1"],
+            Self::Cpp => &["-x", "c++", "-std=c++11", "-O1"],
         }
     }
 }
