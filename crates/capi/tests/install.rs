@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use stage::{stage, succeed, xtask};
+use stage::{root, stage, succeed, xtask};
 
 #[test]
 fn each_subcommand_has_a_man_page() {
@@ -29,6 +29,33 @@ fn each_subcommand_has_a_man_page() {
             main.contains(&format!("limic\\-{name}(1)")),
             "{name}: {main}"
         );
+    }
+}
+
+/// A project of CMake's finds both libraries in an installation that was moved.
+#[test]
+fn cmake_finds_the_libraries() {
+    if Command::new("cmake").arg("--version").output().is_err() {
+        println!("SKIPPED: cmake is not in PATH");
+        return;
+    }
+    let stage = stage();
+    let folder = tempfile::tempdir().expect("a folder");
+    let moved = folder.path().join("moved");
+    let mut copy = Command::new("cp");
+    succeed(copy.arg("-a").arg(&stage.prefix).arg(&moved));
+    let project = root().join("crates/capi");
+    let built = folder.path().join("built");
+    let mut configure = Command::new("cmake");
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", moved.display()));
+    let hello = project.join("examples/hello.c");
+    configure.arg(format!("-DHELLO={}", hello.display()));
+    configure.arg("-S").arg(project.join("tests/cmake"));
+    succeed(configure.arg("-B").arg(&built));
+    succeed(Command::new("cmake").arg("--build").arg(&built));
+    for program in ["hello", "hello-static"] {
+        let printed = succeed(&mut Command::new(built.join(program)));
+        assert_eq!(printed, "rank 0 of 1 got 'hello from rank 0' from rank 0\n");
     }
 }
 

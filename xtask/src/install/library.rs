@@ -28,7 +28,9 @@ pub(crate) struct Library {
     version: Option<&'static str>,
     folder: &'static str,
     map: &'static str,
-    pkg_config: &'static str,
+    /// Files with places to fill in: in its folder without `.in`, and below the installation's
+    /// folder of libraries.
+    templates: &'static [(&'static str, &'static str)],
     /// The headers, in its folder and below the prefix; the first one may have the version.
     headers: &'static [&'static str],
 }
@@ -41,7 +43,14 @@ pub(crate) const LIMIC: Library = Library {
     version: None,
     folder: "crates/capi",
     map: "limic.map",
-    pkg_config: "limic.pc",
+    templates: &[
+        ("limic.pc", "pkgconfig/limic.pc"),
+        ("limic-config.cmake", "cmake/limic/limic-config.cmake"),
+        (
+            "limic-config-version.cmake",
+            "cmake/limic/limic-config-version.cmake",
+        ),
+    ],
     headers: &["include/limic.h", "include/limic.hpp"],
 };
 
@@ -56,7 +65,7 @@ pub(super) const LIBRARIES: [Library; 2] = [
         version: Some("0.5.6"),
         folder: "crates/limic2",
         map: "limic2.map",
-        pkg_config: "limic2.pc",
+        templates: &[("limic2.pc", "pkgconfig/limic2.pc")],
         headers: &["include/limic2/limic.h"],
     },
 ];
@@ -79,15 +88,20 @@ impl Library {
         for header in self.headers {
             tree.file(&folder.join(header), header, 0o644)?;
         }
-        let source = folder.join(format!("{}.in", self.pkg_config));
-        let text = fs::read_to_string(&source)
-            .map_err(|why| Failure::file("read", &source, why))?
-            .replace("@PREFIX@", &install.place.prefix.display().to_string())
-            .replace("@LIBDIR@", lib)
-            .replace("@VERSION@", &version)
-            .replace("@PRIVATE@", &NEEDED.join(" "));
-        let place = format!("{lib}/pkgconfig/{}", self.pkg_config);
-        tree.text(&text, &place)
+        let up = vec![".."; Path::new(lib).components().count()].join("/");
+        for (name, place) in self.templates {
+            let source = folder.join(format!("{name}.in"));
+            let text = fs::read_to_string(&source)
+                .map_err(|why| Failure::file("read", &source, why))?
+                .replace("@PREFIX@", &install.place.prefix.display().to_string())
+                .replace("@LIBDIR@", lib)
+                .replace("@UP@", &up)
+                .replace("@VERSION@", &version)
+                .replace("@MAJOR@", major(&version))
+                .replace("@PRIVATE@", &NEEDED.join(" "));
+            tree.text(&text, &format!("{lib}/{place}"))?;
+        }
+        Ok(())
     }
 
     /// The version: major, minor, patch.
@@ -111,8 +125,7 @@ impl Library {
         tree: &mut Tree,
     ) -> Result<(), Failure> {
         let plain = format!("lib{}.so", self.name);
-        let (major, _) = version.split_once('.').unwrap_or((version, ""));
-        let soname = format!("{plain}.{major}");
+        let soname = format!("{plain}.{}", major(version));
         let file = format!("{plain}.{version}");
         let linked = work.join(&file);
         let mut version_script = OsString::from("-Wl,--version-script=");
@@ -139,6 +152,11 @@ impl Library {
         tree.link(&file, &format!("{lib}/{soname}"))?;
         tree.link(&soname, &format!("{lib}/{plain}"))
     }
+}
+
+/// The first number of a version.
+fn major(version: &str) -> &str {
+    version.split('.').next().unwrap_or(version)
 }
 
 /// The version that a header has as `LIMIC_VERSION`: major number * 65536 + minor number.
