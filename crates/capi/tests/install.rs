@@ -32,6 +32,39 @@ fn each_subcommand_has_a_man_page() {
     }
 }
 
+/// A page for each function of the header, with which groff finds no fault.
+#[test]
+fn each_function_of_the_header_has_a_man_page() {
+    let stage = stage();
+    let header = fs::read_to_string(stage.prefix.join("include/limic.h")).expect("limic.h");
+    let pages = stage.prefix.join("share/man/man3");
+    let map = include_str!("../limic.map");
+    let names = map.lines().filter_map(|line| line.trim().strip_suffix(';'));
+    let names = names.filter(|name| name.starts_with("limic_"));
+    let paths: Vec<_> = names
+        .chain(["limic"])
+        .map(|name| pages.join(format!("{name}.3")))
+        .collect();
+    assert!(
+        paths.len() > 60 && header.contains("limic_send("),
+        "{paths:?}"
+    );
+    for path in &paths {
+        let page = fs::read_to_string(path).unwrap_or_else(|why| panic!("{path:?}: {why}"));
+        let parts = [".SH NAME", ".SH SYNOPSIS", "#include <limic.h>"];
+        assert!(parts.iter().all(|part| page.contains(part)), "{page}");
+    }
+    if Command::new("groff").arg("--version").output().is_err() {
+        println!("SKIPPED: groff is not in PATH");
+        return;
+    }
+    let mut look = Command::new("groff");
+    look.args(["-man", "-ww", "-z", "-Tutf8"]).args(&paths);
+    let output = stage::finish(&mut look);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
 /// A project of CMake's finds both libraries in an installation that was moved.
 #[test]
 fn cmake_finds_the_libraries() {

@@ -12,6 +12,7 @@ use limic_runner::folders::root;
 use limic_runner::{Failure, Job};
 
 use super::Install;
+use super::pages::{self, Page};
 use super::tree::Tree;
 
 /// The system libraries that the static libraries need.
@@ -24,7 +25,8 @@ pub(crate) struct Library {
     pub(crate) built: &'static str,
     /// Its name in C.
     name: &'static str,
-    /// The version, whose first number is in the soname; without one, the header has it.
+    /// The version, whose first number is in the soname; without one, the header has it, and man
+    /// pages are made of that.
     version: Option<&'static str>,
     folder: &'static str,
     map: &'static str,
@@ -82,7 +84,10 @@ impl Library {
         let lib = &install.libdir;
         let folder = root().join(self.folder);
         let archive = built.join(self.built);
-        let version = self.version()?;
+        let (version, pages) = self.version()?;
+        for (name, page) in pages {
+            tree.text(&page, &format!("share/man/man3/{name}.3"))?;
+        }
         tree.file(&archive, &format!("{lib}/lib{}.a", self.name), 0o644)?;
         self.link(&archive, (work, lib), &version, tree)?;
         for header in self.headers {
@@ -104,16 +109,18 @@ impl Library {
         Ok(())
     }
 
-    /// The version: major, minor, patch.
-    fn version(&self) -> Result<String, Failure> {
+    /// The version: major, minor, patch. And the pages.
+    fn version(&self) -> Result<(String, Vec<Page>), Failure> {
         if let Some(version) = self.version {
-            return Ok(version.to_owned());
+            return Ok((version.to_owned(), Vec::new()));
         }
         let header = root().join(self.folder).join(self.headers[0]);
         let text =
             fs::read_to_string(&header).map_err(|why| Failure::file("read", &header, why))?;
-        in_header(&text)
-            .ok_or_else(|| Failure::Wrong(format!("{} has no LIMIC_VERSION", header.display())))
+        let version = in_header(&text)
+            .ok_or_else(|| Failure::Wrong(format!("{} has no LIMIC_VERSION", header.display())))?;
+        let pages = pages::of(&text, &version);
+        Ok((version, pages))
     }
 
     /// Links the shared library, with the names that compilers and loaders look for.
@@ -178,7 +185,7 @@ mod tests {
         assert!(
             LIMIC
                 .version()
-                .is_ok_and(|version| version.starts_with("1."))
+                .is_ok_and(|(version, _)| version.starts_with("1."))
         );
     }
 }
