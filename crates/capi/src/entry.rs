@@ -15,8 +15,6 @@ use crate::turns::{Outside, Turns};
 pub(crate) struct Inside {
     pub(crate) place: &'static Place,
     state: NonNull<EndpointState>,
-    /// Of a call that found the endpoint its own: the owner mode, without a look.
-    pub(crate) threads: Threads,
 }
 
 /// Lets this thread into an endpoint, or says why not.
@@ -24,10 +22,9 @@ pub(crate) struct Inside {
 pub(crate) fn enter(endpoint: limic_endpoint) -> Result<Inside, Failure> {
     let place = find(endpoint)?;
     let me = this_thread();
-    let mut threads = Threads::Owner;
     // Relaxed: a thread that finds itself here has stored it itself.
     if place.owner.load(Ordering::Relaxed) != me {
-        threads = take_turn(place, endpoint, me)?;
+        take_turn(place, endpoint, me)?;
     }
     if place.busy.load(Ordering::Relaxed) {
         return Err(busy());
@@ -35,15 +32,11 @@ pub(crate) fn enter(endpoint: limic_endpoint) -> Result<Inside, Failure> {
     // SAFETY: this thread owns the place, and no other call of it is inside.
     let state = unsafe { (*place.held.get()).as_deref_mut() }.map(NonNull::from);
     let Some(state) = state else {
-        leave(place, threads);
+        leave(place);
         return Err(unknown(endpoint));
     };
     begin(place);
-    Ok(Inside {
-        place,
-        state,
-        threads,
-    })
+    Ok(Inside { place, state })
 }
 
 #[inline(always)]
@@ -54,10 +47,10 @@ fn begin(place: &Place) {
 }
 
 #[inline(always)]
-fn leave(place: &Place, threads: Threads) {
+fn leave(place: &Place) {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     place.busy.store(false, Ordering::Relaxed);
-    match threads {
+    match place.threads() {
         Threads::Owner => {}
         // Pairs with the acquire in `take_turn` of the next call.
         Threads::Serialized => place.owner.store(0, Ordering::Release),
@@ -73,9 +66,10 @@ fn busy() -> Failure {
     )
 }
 
-/// Takes the endpoint for one call, in the modes in which nobody owns it.
-#[inline]
-fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<Threads, Failure> {
+/// Takes the endpoint for one call, in the modes in which nobody owns it. Apart, so that a call in
+/// the owner mode has only its own registers to save.
+#[inline(never)]
+fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), Failure> {
     let threads = place.threads();
     // Acquire: pairs with the release in `leave`, `release` and `remove`.
     let take = |free| {
@@ -95,7 +89,7 @@ fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<Threa
         give_up(place, me);
         return Err(unknown(endpoint));
     }
-    Ok(threads)
+    Ok(())
 }
 
 /// Undoes the taking of a place that is another endpoint's by now, unless that has an owner of its
@@ -135,7 +129,7 @@ impl Inside {
     /// Whether other threads are to be let in while this one waits.
     #[inline(always)]
     pub(crate) fn is_shared(&self) -> bool {
-        self.threads == Threads::Multiple
+        self.place.threads() == Threads::Multiple
     }
 
     pub(crate) fn turns(&self) -> &'static Turns {
@@ -147,7 +141,7 @@ impl Inside {
     pub(crate) fn step_out(&mut self, meanwhile: impl FnOnce()) {
         debug_assert!(self.is_shared());
         let outside = Outside::new(&self.place.turns);
-        leave(self.place, self.threads);
+        leave(self.place);
         meanwhile();
         self.place.turns.take(&self.place.owner, this_thread());
         begin(self.place);
@@ -158,6 +152,6 @@ impl Inside {
 impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
-        leave(self.place, self.threads);
+        leave(self.place);
     }
 }

@@ -34,29 +34,35 @@ pub(crate) fn inside(
     endpoint: limic_endpoint,
     call: impl FnOnce(&mut Inside) -> Result<(), Failure>,
 ) -> c_int {
-    match visit(endpoint, call) {
-        Ok(()) => LIMIC_OK as c_int,
+    let mut held = match enter(endpoint) {
+        Ok(held) if held.broken => return broken().report(),
+        Ok(held) => held,
         // In a signal handler: the code alone, since keeping the detail takes memory.
-        Err(failure) if failure.code == LIMIC_ERR_BUSY => LIMIC_ERR_BUSY as c_int,
-        Err(failure) => failure.report(),
+        Err(failure) if failure.code == LIMIC_ERR_BUSY => return LIMIC_ERR_BUSY as c_int,
+        Err(failure) => return failure.report(),
+    };
+    // A panic marks the endpoint as broken, and nothing but its end is asked of it then.
+    match guard(|| call(&mut held)) {
+        Ok(Ok(())) => LIMIC_OK as c_int,
+        Ok(Err(failure)) => failure.report(),
+        Err(panic) => {
+            held.broken = true;
+            panicked(&panic).report()
+        }
     }
 }
 
-/// As [`inside`], for a part of a call.
-#[inline(always)]
+/// As [`inside`], for a call on several endpoints. An error was kept already, and its code is left.
 pub(crate) fn visit<T>(
     endpoint: limic_endpoint,
-    call: impl FnOnce(&mut Inside) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let mut held = enter(endpoint)?;
-    if held.broken {
-        return Err(broken());
-    }
-    // A panic marks the endpoint as broken, and nothing but its end is asked of it then.
-    guard(|| call(&mut held)).unwrap_or_else(|panic| {
-        held.broken = true;
-        Err(panicked(&panic))
-    })
+    call: impl FnOnce(&mut Inside) -> T,
+) -> Result<T, c_int> {
+    let mut answer = None;
+    let code = inside(endpoint, |held| {
+        answer = Some(call(held));
+        Ok(())
+    });
+    answer.ok_or(code)
 }
 
 #[cold]

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 
-use limic::raw::Posted;
+use limic::raw::{Posted, RawSlice, RawSliceMut};
 use limic::{Outcome, Peer, Selector, Tag};
 
 use crate::arguments::{bytes, label, output, room, selector};
@@ -85,15 +85,45 @@ pub(crate) unsafe fn send(
         let to = Peer::from_index(destination);
         if held.is_shared() {
             // SAFETY: as below.
-            let posted = unsafe { held.raw().post_send(to, tag, &[data]) }?;
-            finish(held, posted)??;
-            return Ok(());
+            return unsafe { send_shared(held, to, tag, data) };
         }
         // SAFETY: readable by the caller's promise, which holds until this call returns; it waits
         // for the end.
         unsafe { held.raw().send_blocking(to, tag, &[data]) }?;
         Ok(())
     })
+}
+
+/// Sends, and lets other threads in while it waits.
+///
+/// # Safety
+/// As [`limic_send`].
+#[inline(never)]
+unsafe fn send_shared(
+    held: &mut Inside,
+    to: Peer,
+    tag: Tag,
+    data: RawSlice,
+) -> Result<(), Failure> {
+    // SAFETY: the caller's promise; this waits for the end.
+    let posted = unsafe { held.raw().post_send(to, tag, &[data]) }?;
+    finish(held, posted)??;
+    Ok(())
+}
+
+/// Receives, and lets other threads in while it waits.
+///
+/// # Safety
+/// As [`limic_recv`].
+#[inline(never)]
+unsafe fn receive_shared(
+    held: &mut Inside,
+    selector: &Selector,
+    data: RawSliceMut,
+) -> Result<Outcome, Failure> {
+    // SAFETY: the caller's promise; this waits for the end.
+    let posted = unsafe { held.raw().post_recv(selector, &[data]) }?;
+    finish(held, posted)
 }
 
 /// Receives one message into `length` bytes at `data`, and waits for it.
@@ -143,9 +173,8 @@ pub(crate) unsafe fn receive(
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
         let outcome = if held.is_shared() {
-            // SAFETY: as below; the call waits for the end.
-            let posted = unsafe { held.raw().post_recv(&selector, &[data]) }?;
-            finish(held, posted)?
+            // SAFETY: as below.
+            unsafe { receive_shared(held, &selector, data) }?
         } else {
             // SAFETY: writable by the caller's promise, until this call returns.
             unsafe { held.raw().recv_blocking(&selector, &[data]) }

@@ -120,7 +120,8 @@ pub unsafe extern "C" fn limic_wait_endpoints(
     timeout_ns: i64,
     index: *mut c_int,
 ) -> c_int {
-    guarded(|| {
+    let mut refused = 0;
+    let checked = guarded(|| {
         // SAFETY: the caller's promise.
         let index = unsafe { output(index, "index") }?.write(-1);
         let length = usize::try_from(count).ok().filter(|count| *count > 0);
@@ -132,18 +133,21 @@ pub unsafe extern "C" fn limic_wait_endpoints(
         }
         // SAFETY: the caller's promise.
         let endpoints = unsafe { core::slice::from_raw_parts(endpoints, length) };
-        let at = first_to_move(endpoints, Patience::of(timeout_ns))?;
-        *index = at as c_int;
+        match first_to_move(endpoints, Patience::of(timeout_ns)) {
+            Ok(at) => *index = at as c_int,
+            Err(code) => refused = code,
+        }
         Ok(())
-    })
+    });
+    if checked == 0 { refused } else { checked }
 }
 
 /// The position of the first endpoint at which something moves.
-fn first_to_move(endpoints: &[limic_endpoint], patience: Patience) -> Result<usize, Failure> {
+fn first_to_move(endpoints: &[limic_endpoint], patience: Patience) -> Result<usize, c_int> {
     let mut looks = 0_u32;
     loop {
         for (at, endpoint) in endpoints.iter().enumerate() {
-            if visit(*endpoint, |held| Ok(held.raw().progress()))? {
+            if visit(*endpoint, |held| held.raw().progress())? {
                 return Ok(at);
             }
         }
@@ -153,12 +157,12 @@ fn first_to_move(endpoints: &[limic_endpoint], patience: Patience) -> Result<usi
             continue;
         }
         let left = match patience {
-            Patience::Look => return Err(late()),
+            Patience::Look => return Err(late().report()),
             Patience::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
             Patience::Forever => Duration::MAX,
         };
         if left.is_zero() {
-            return Err(late());
+            return Err(late().report());
         }
         if !is_sleepy {
             std::thread::yield_now();
@@ -173,13 +177,13 @@ fn first_to_move(endpoints: &[limic_endpoint], patience: Patience) -> Result<usi
 fn sleep_at_all(
     endpoints: &[limic_endpoint],
     mut longest: Duration,
-) -> Result<Option<usize>, Failure> {
+) -> Result<Option<usize>, c_int> {
     let mut outside = Vec::with_capacity(endpoints.len());
     let mut pollers = Vec::with_capacity(endpoints.len());
     for (at, endpoint) in endpoints.iter().enumerate() {
         let armed = visit(*endpoint, |held| {
             outside.push(Outside::new(held.turns()));
-            Ok(Poller::arm(held))
+            Poller::arm(held)
         })?;
         match armed {
             Armed::No => return Ok(Some(at)),

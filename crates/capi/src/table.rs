@@ -100,6 +100,7 @@ const SERIALIZED: u8 = Threads::Serialized as u8;
 const MULTIPLE: u8 = Threads::Multiple as u8;
 
 impl Place {
+    #[inline(always)]
     pub(crate) fn threads(&self) -> Threads {
         match self.threads.load(Ordering::Relaxed) {
             SERIALIZED => Threads::Serialized,
@@ -250,7 +251,7 @@ pub(crate) fn remove(
     let place = inside.place;
     let is_awaited = place.turns.are_awaited();
     if is_awaited && !at_once {
-        return Err(other_thread(inside.threads));
+        return Err(other_thread(place.threads()));
     }
     // SAFETY: this thread owns the place, and does not use what `inside` gives any more.
     let held = unsafe { (*place.held.get()).take() };
@@ -272,9 +273,9 @@ pub(crate) fn remove(
 /// Gives the endpoint up, so that another thread can take it.
 pub(crate) fn release(endpoint: limic_endpoint) -> Result<(), Failure> {
     let inside = enter(endpoint)?;
-    let (place, threads) = (inside.place, inside.threads);
+    let place = inside.place;
     drop(inside);
-    if threads == Threads::Owner {
+    if place.threads() == Threads::Owner {
         // Pairs with the acquire in `adopt`.
         place.owner.store(0, Ordering::Release);
     }

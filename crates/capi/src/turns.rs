@@ -81,6 +81,7 @@ impl Turns {
     }
 
     /// Gives the turn back.
+    #[inline(never)]
     pub(crate) fn give(&self, owner: &AtomicUsize) {
         // SeqCst, and a thread in `take` joins the queue before its attempt: so that finds the turn
         // free, or it is found in the queue here. It has read `calls` before, so it does not sleep
