@@ -30,8 +30,7 @@ pub(crate) fn enter(endpoint: limic_endpoint) -> Result<Inside, Failure> {
         return Err(busy());
     }
     // SAFETY: this thread owns the place, and no other call of it is inside.
-    let state = unsafe { (*place.held.get()).as_deref_mut() }.map(NonNull::from);
-    let Some(state) = state else {
+    let Some(state) = NonNull::new(unsafe { *place.held.get() }) else {
         leave(place);
         return Err(unknown(endpoint));
     };

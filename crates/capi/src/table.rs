@@ -38,13 +38,14 @@ pub(crate) struct Place {
     threads: AtomicU8,
     /// A call is inside. Written by the owner only.
     pub(crate) busy: AtomicBool,
-    /// Belongs to the owner.
-    pub(crate) held: UnsafeCell<Option<Box<EndpointState>>>,
+    /// Belongs to the owner: of a box, or null. An address, since a box may not move while a call
+    /// that lets others in keeps what it found here.
+    pub(crate) held: UnsafeCell<*mut EndpointState>,
     pub(crate) turns: Turns,
 }
 
-// SAFETY: `held` is touched only by the thread that `owner` names (see `Inside`), and `Held` is
-// Send.
+// SAFETY: `held` is touched only by the thread that `owner` names (see `Inside`), and
+// `EndpointState` is Send.
 unsafe impl Sync for Place {}
 
 impl Place {
@@ -55,7 +56,7 @@ impl Place {
             owner: AtomicUsize::new(0),
             threads: AtomicU8::new(0),
             busy: AtomicBool::new(false),
-            held: UnsafeCell::new(None),
+            held: UnsafeCell::new(core::ptr::null_mut()),
             turns: Turns::new(),
         }
     }
@@ -173,7 +174,7 @@ pub(crate) fn insert(held: EndpointState, threads: Threads) -> Result<limic_endp
     let place = &TABLE[at];
     // SAFETY: the place is free: its generation is 0, so no call enters it, and `free` gave it to
     // this call alone.
-    unsafe { *place.held.get() = Some(Box::new(held)) };
+    unsafe { *place.held.get() = Box::into_raw(Box::new(held)) };
     place.process.store(process, Ordering::Relaxed);
     place.threads.store(threads as u8, Ordering::Relaxed);
     let owner = if threads == Threads::Owner {
@@ -253,11 +254,12 @@ pub(crate) fn remove(
     if is_awaited && !at_once {
         return Err(other_thread(place.threads()));
     }
-    // SAFETY: this thread owns the place, and does not use what `inside` gives any more.
-    let held = unsafe { (*place.held.get()).take() };
+    // SAFETY: this thread owns the place, and does not use what `inside` gives any more; `insert`
+    // has made it of a box, which nobody has taken since: `enter` has found it.
+    let held = unsafe { Box::from_raw(place.held.get().replace(core::ptr::null_mut())) };
     if is_awaited {
         core::mem::forget(inside);
-        return held.ok_or_else(|| unknown(endpoint));
+        return Ok(held);
     }
     place.generation.store(0, Ordering::Release);
     drop(inside);
@@ -267,7 +269,7 @@ pub(crate) fn remove(
     let next = ((endpoint.id >> 32) as u32).wrapping_add(1).max(1);
     free.returned.push((at, next));
     drop(free);
-    held.ok_or_else(|| unknown(endpoint))
+    Ok(held)
 }
 
 /// Gives the endpoint up, so that another thread can take it.
