@@ -204,7 +204,9 @@ pub(crate) fn sleep_outside(held: &mut Inside, longest: Duration) {
     // Before the look whether somebody polls: see the end of a poller.
     let news = turns.news.load(SeqCst);
     match Poller::arm(held) {
-        Armed::No => {}
+        // Also in an endpoint in which something moves all the time: what ends the wait may be a
+        // call that is to be let in.
+        Armed::No => held.step_out(std::thread::yield_now),
         Armed::ByAnother => {
             let longest = longest.min(LONGEST_SLEEP);
             held.step_out(|| sleep(&turns.news, news, Some(longest)));
