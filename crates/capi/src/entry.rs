@@ -81,10 +81,14 @@ fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), F
         // has opened.
         Threads::Owner => take(me | ENDED)?,
         Threads::Serialized => take(0)?,
-        Threads::Multiple => place.turns.take(&place.owner, me),
+        Threads::Multiple => {
+            if !place.turns.take(&place.owner, me, || place.is(endpoint)) {
+                return Err(unknown(endpoint));
+            }
+        }
     };
     // It may have been closed, and even opened anew, since `find`.
-    if u64::from(place.generation.load(Ordering::Acquire)) != endpoint.id >> 32 {
+    if !place.is(endpoint) {
         give_up(place, me);
         return Err(unknown(endpoint));
     }
@@ -142,7 +146,8 @@ impl Inside {
         let outside = Outside::new(&self.place.turns);
         leave(self.place);
         meanwhile();
-        self.place.turns.take(&self.place.owner, this_thread());
+        // Calls that are outside keep it open.
+        { &self.place.turns }.take(&self.place.owner, this_thread(), || true);
         begin(self.place);
         drop(outside);
     }

@@ -101,6 +101,12 @@ const SERIALIZED: u8 = Threads::Serialized as u8;
 const MULTIPLE: u8 = Threads::Multiple as u8;
 
 impl Place {
+    /// Whether the endpoint is open, and here.
+    pub(crate) fn is(&self, endpoint: limic_endpoint) -> bool {
+        // SeqCst: besides the acquire of what came with it, see `Turns::take`.
+        u64::from(self.generation.load(Ordering::SeqCst)) == endpoint.id >> 32
+    }
+
     #[inline(always)]
     pub(crate) fn threads(&self) -> Threads {
         match self.threads.load(Ordering::Relaxed) {
@@ -261,7 +267,9 @@ pub(crate) fn remove(
         core::mem::forget(inside);
         return Ok(held);
     }
-    place.generation.store(0, Ordering::Release);
+    // In this order: see `Turns::take`.
+    place.generation.store(0, Ordering::SeqCst);
+    place.turns.call_all();
     drop(inside);
     place.owner.store(0, Ordering::Release);
     let mut free = FREE.lock();
@@ -299,7 +307,7 @@ pub(crate) fn adopt(endpoint: limic_endpoint) -> Result<(), Failure> {
             (owner == 0 || owner & ENDED != 0).then_some(me)
         })
         .map_err(|_| other_thread(Threads::Owner))?;
-    if u64::from(place.generation.load(Ordering::Acquire)) != endpoint.id >> 32 {
+    if !place.is(endpoint) {
         give_up(place, me);
         return Err(unknown(endpoint));
     }

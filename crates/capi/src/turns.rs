@@ -24,6 +24,8 @@ const ATTEMPTS: u32 = 100;
 pub(crate) const LOOKS: u32 = 1000;
 /// Looks between two looks at the clock.
 pub(crate) const CLOCK: u32 = 64;
+/// More threads than there are.
+const ALL: u32 = u32::MAX >> 1;
 /// After that a sleeper looks in any case, as one of the transport does.
 const LONGEST_SLEEP: Duration = Duration::from_millis(250);
 
@@ -58,26 +60,33 @@ impl Turns {
         self.outside.load(Relaxed) > 0
     }
 
-    /// Waits until nobody has the turn, and takes it for the thread `me`.
-    pub(crate) fn take(&self, owner: &AtomicUsize, me: usize) {
+    /// Waits until nobody has the turn, and takes it for the thread `me`. False: the endpoint was
+    /// closed meanwhile, which `is_open` tells, and the turn may be another one's.
+    pub(crate) fn take(&self, owner: &AtomicUsize, me: usize, is_open: impl Fn() -> bool) -> bool {
         // SeqCst: besides the acquire, see `give`.
         let taken =
-            || owner.load(Relaxed) == 0 && owner.compare_exchange(0, me, SeqCst, Relaxed).is_ok();
+            || owner.load(Relaxed) == 0 && owner.compare_exchange(0, me, SeqCst, SeqCst).is_ok();
         for _ in 0..ATTEMPTS {
             if taken() {
-                return;
+                return true;
             }
             core::hint::spin_loop();
         }
         self.queue.fetch_add(1, SeqCst);
-        loop {
+        let taken = loop {
             let calls = self.calls.load(SeqCst);
-            if owner.compare_exchange(0, me, SeqCst, Relaxed).is_ok() {
-                break;
+            if owner.compare_exchange(0, me, SeqCst, SeqCst).is_ok() {
+                break true;
+            }
+            // The next endpoint of this place may be one that calls nobody. As with the turn:
+            // closing shows here, or it raises `calls` later.
+            if !is_open() {
+                break false;
             }
             sleep(&self.calls, calls, None);
-        }
+        };
         self.queue.fetch_sub(1, Relaxed);
+        taken
     }
 
     /// Gives the turn back.
@@ -92,9 +101,18 @@ impl Turns {
 
     /// The turn is free: has a thread of the queue try again.
     pub(crate) fn call_one(&self) {
+        self.call(1);
+    }
+
+    /// The endpoint is closed: has all of the queue look.
+    pub(crate) fn call_all(&self) {
+        self.call(ALL);
+    }
+
+    fn call(&self, threads: u32) {
         if self.queue.load(SeqCst) > 0 {
             self.calls.fetch_add(1, SeqCst);
-            wake(&self.calls, 1);
+            wake(&self.calls, threads);
         }
     }
 }
@@ -140,7 +158,7 @@ impl Drop for Poller {
         // read the number before.
         self.turns.polls.store(false, SeqCst);
         self.turns.news.fetch_add(1, SeqCst);
-        wake(&self.turns.news, u32::MAX >> 1);
+        wake(&self.turns.news, ALL);
     }
 }
 
@@ -228,5 +246,30 @@ impl<'a> Outside<'a> {
 impl Drop for Outside<'_> {
     fn drop(&mut self) {
         self.0.outside.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// Who gets the place next may be in a mode in which nobody is called.
+    #[test]
+    fn a_thread_of_the_queue_learns_that_the_endpoint_was_closed() {
+        let turns = Turns::new();
+        let owner = AtomicUsize::new(1);
+        let open = AtomicBool::new(true);
+        thread::scope(|scope| {
+            let queued = scope.spawn(|| turns.take(&owner, 2, || open.load(SeqCst)));
+            while turns.queue.load(SeqCst) == 0 {
+                thread::yield_now();
+            }
+            open.store(false, SeqCst);
+            turns.call_all();
+            assert!(!queued.join().expect("it does not panic"));
+        });
+        assert_eq!(owner.load(SeqCst), 1);
     }
 }
