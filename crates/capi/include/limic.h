@@ -1107,11 +1107,12 @@ int limic_arm(struct limic_endpoint endpoint, int *armed);
  * Moves messages along at count endpoints until something moves at one of them, at most for
  * timeout_ns nanoseconds. Waiting polls, then yields, then sleeps.
  *
+ * Returns at once if an operation has ended there, or a message has come before its receive, since
+ * this thread called it last with that endpoint in its list: in any call of any thread. It may
+ * return for what the caller knows already: look, and call it again.
+ *
  * - endpoints: endpoints that this thread may use.
  * - index: set to the position of that one; to -1 without one.
- *
- * What moved before the call is not told again: look at requests first, and go on as long as
- * something was there.
  *
  *     for (;;) {
  *         int at, done = 0;

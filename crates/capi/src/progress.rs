@@ -1,5 +1,6 @@
 //! Moving messages along, and fitting into a program's own loop.
 
+use core::cell::Cell;
 use core::ffi::c_int;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -92,11 +93,12 @@ pub unsafe extern "C" fn limic_arm(endpoint: limic_endpoint, armed: *mut c_int) 
 /// Moves messages along at `count` endpoints until something moves at one of them, at most for
 /// `timeout_ns` nanoseconds. Waiting polls, then yields, then sleeps.
 ///
+/// Returns at once if an operation has ended there, or a message has come before its receive, since
+/// this thread called it last with that endpoint in its list: in any call of any thread. It may
+/// return for what the caller knows already: look, and call it again.
+///
 /// - `endpoints`: endpoints that this thread may use.
 /// - `index`: set to the position of that one; to -1 without one.
-///
-/// What moved before the call is not told again: look at requests first, and go on as long as
-/// something was there.
 ///
 /// ```c
 /// for (;;) {
@@ -142,12 +144,49 @@ pub unsafe extern "C" fn limic_wait_endpoints(
     if checked == 0 { refused } else { checked }
 }
 
+/// Endpoints, with what [`news`](limic::raw::Requests::news) said when the caller was told of them.
+#[derive(Default)]
+struct Told(Vec<(limic_endpoint, u64)>);
+
+impl Told {
+    /// Whether there is something that the caller was not told; it is from now on.
+    fn is_new(&mut self, endpoint: limic_endpoint, news: u64) -> bool {
+        match self.0.iter_mut().find(|(other, _)| *other == endpoint) {
+            Some((_, before)) => core::mem::replace(before, news) != news,
+            None => {
+                self.0.push((endpoint, news));
+                news != 0
+            }
+        }
+    }
+}
+
+thread_local! {
+    /// The endpoints of this thread's last list.
+    static TOLD: Cell<Told> = const { Cell::new(Told(Vec::new())) };
+}
+
 /// The position of the first endpoint at which something moves.
 fn first_to_move(endpoints: &[limic_endpoint], patience: Patience) -> Result<usize, c_int> {
+    // A thread that ends is told again.
+    let mut told = TOLD.try_with(Cell::take).unwrap_or_default();
+    told.0.retain(|(endpoint, _)| endpoints.contains(endpoint));
+    let found = wait_for_news(endpoints, &mut told, patience);
+    let _ = TOLD.try_with(|last| last.set(told));
+    found
+}
+
+fn wait_for_news(
+    endpoints: &[limic_endpoint],
+    told: &mut Told,
+    patience: Patience,
+) -> Result<usize, c_int> {
     let mut looks = 0_u32;
     loop {
         for (at, endpoint) in endpoints.iter().enumerate() {
-            if visit(*endpoint, |held| held.raw().progress())? {
+            let (moved, news) =
+                visit(*endpoint, |held| (held.raw().progress(), held.raw().news()))?;
+            if told.is_new(*endpoint, news) || moved {
                 return Ok(at);
             }
         }
@@ -166,7 +205,7 @@ fn first_to_move(endpoints: &[limic_endpoint], patience: Patience) -> Result<usi
         }
         if !is_sleepy {
             std::thread::yield_now();
-        } else if let Some(at) = sleep_at_all(endpoints, left)? {
+        } else if let Some(at) = sleep_at_all(endpoints, told, left)? {
             return Ok(at);
         }
     }
@@ -176,15 +215,20 @@ fn first_to_move(endpoints: &[limic_endpoint], patience: Patience) -> Result<usi
 /// already, if there is one.
 fn sleep_at_all(
     endpoints: &[limic_endpoint],
+    told: &mut Told,
     mut longest: Duration,
 ) -> Result<Option<usize>, c_int> {
     let mut outside = Vec::with_capacity(endpoints.len());
     let mut pollers = Vec::with_capacity(endpoints.len());
     for (at, endpoint) in endpoints.iter().enumerate() {
-        let armed = visit(*endpoint, |held| {
+        let (armed, news) = visit(*endpoint, |held| {
             outside.push(Outside::new(held.turns()));
-            Poller::arm(held)
+            (Poller::arm(held), held.raw().news())
         })?;
+        if told.is_new(*endpoint, news) {
+            // By a call since the look, which may have rung nobody.
+            return Ok(Some(at));
+        }
         match armed {
             Armed::No => return Ok(Some(at)),
             // What that thread takes is not seen here.

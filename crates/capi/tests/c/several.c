@@ -23,6 +23,42 @@ static void *sender(void *unused)
     return unused;
 }
 
+/* A look at one request ends another one too: the wait tells it. */
+static void ended_by_another_look(void)
+{
+    limic_endpoint one, other;
+    limic_request requests[2], send;
+    unsigned char address[LIMIC_ADDRESS_LENGTH];
+    uint32_t peer;
+    char bytes[2];
+    int done = 0, index = 7;
+    OK(limic_endpoint_open(NULL, &one));
+    OK(limic_endpoint_open(NULL, &other));
+    OK(limic_address(one, address, sizeof address));
+    OK(limic_connect(other, address, sizeof address, &peer));
+    for (uint32_t at = 0; at < 2; at++)
+        OK(limic_irecv(one, &bytes[at], 1, LIMIC_ANY_SOURCE, at, 1, &requests[at]));
+    OK(limic_test(&requests[0], &done, NULL));
+    CHECK(!done);
+    OK(limic_isend(other, "a", 1, peer, 0, 1, &send));
+    for (done = 0; !done;) {
+        int second;
+        OK(limic_progress(other, NULL));
+        OK(limic_test(&requests[1], &second, NULL));
+        CHECK(!second);
+        OK(limic_is_done(&requests[0], &done));
+    }
+    OK(limic_wait_endpoints(1, &one, 20000000, &index));
+    CHECK(index == 0);
+    OK(limic_test(&requests[0], &done, NULL));
+    CHECK(done);
+    OK(limic_wait(&send, LIMIC_FOREVER, NULL));
+    /* Told already. */
+    GIVES(LIMIC_ERR_TIMEOUT, limic_wait_endpoints(1, &one, 0, &index));
+    OK(limic_endpoint_close(other));
+    OK(limic_endpoint_close(one));
+}
+
 int main(void)
 {
     limic_endpoint endpoints[ENDPOINTS];
@@ -66,6 +102,7 @@ int main(void)
     CHECK(pthread_join(thread, NULL) == 0);
     for (int at = 0; at < ENDPOINTS; at++)
         OK(limic_endpoint_close(endpoints[at]));
+    ended_by_another_look();
     GIVES(LIMIC_ERR_ENDPOINT, limic_wait_endpoints(ENDPOINTS, endpoints, 0, &index));
     return 0;
 }

@@ -49,6 +49,12 @@ impl Engine {
         Some(found)
     }
 
+    /// Both only grow, so their sum is another one if either is.
+    pub(crate) fn news(&self) -> u64 {
+        let kept = u64::from(self.cx.matching.kept());
+        self.cx.requests.completed().wrapping_add(kept)
+    }
+
     /// Tests one request.
     #[inline]
     pub(crate) fn test(&mut self, id: RequestId) -> Option<Outcome> {
