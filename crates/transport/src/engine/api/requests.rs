@@ -87,6 +87,8 @@ impl Engine {
 
     pub(crate) fn cancel(&mut self, id: RequestId) -> Result<()> {
         cancel::cancel(&mut self.cx, id)?;
+        // It may be over now, and another thread may poll for it.
+        self.cx.wakeup.poller.notify();
         // The receiver answers: who cancels one send after the other takes the answers in between,
         // since only so many may wait (`outbox::answer`).
         self.progress();
