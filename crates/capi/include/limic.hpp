@@ -2,7 +2,10 @@
  * limic for C++11: limic.h with destructors and exceptions. Header only, and no wider than limic.h:
  * every call of that can be made beside, with get().
  *
- * Objects move and are not copied. An error is thrown as limic::error; destructors throw nothing.
+ * Objects move and are not copied. An error is thrown as limic::error; destructors throw nothing,
+ * and neither does an assignment that ends what was there before. So end objects in a thread that
+ * may call the endpoint: an operation that cannot be ended, whose buffer would go, ends the program
+ * (std::terminate), and an endpoint that cannot be closed stays open. close() tells.
  *
  *     limic::endpoint world = limic::endpoint::world();
  *     uint32_t right = (world.rank() + 1) % world.size();
@@ -18,6 +21,7 @@
 
 #include <limic.h>
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -97,6 +101,12 @@ inline void request(limic_request &handle)
         return;
     limic_cancel(&handle);
     limic_wait(&handle, LIMIC_FOREVER, nullptr);
+    if (handle.endpoint == 0)
+        return;
+    /* Also over: one that is not known any more, of a closed endpoint, or of the parent process. */
+    int done = 0, code = limic_is_done(&handle, &done);
+    if (done == 0 && code != LIMIC_ERR_ENDPOINT && code != LIMIC_ERR_FORKED)
+        std::terminate();
 }
 inline void message(limic_message &handle)
 {
@@ -164,7 +174,8 @@ class buffer : public owner<void *, ends::buffer> {
 public:
     explicit buffer(size_t length) : length_(length) { check(limic_buffer_alloc(length, &get())); }
     void *data() noexcept { return get(); }
-    size_t size() const noexcept { return length_; }
+    /** 0 if it was moved from. */
+    size_t size() const noexcept { return get() == nullptr ? 0 : length_; }
 
 private:
     size_t length_;

@@ -4,6 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
 #include <vector>
 
 #define CHECK(condition)                                                                           \
@@ -70,7 +74,8 @@ static void ends()
     limic::buffer buffer(1 << 20);
     std::memset(buffer.data(), 7, buffer.size());
     limic::buffer moved = std::move(buffer);
-    CHECK(buffer.data() == nullptr && static_cast<char *>(moved.data())[100] == 7);
+    CHECK(buffer.data() == nullptr && buffer.size() == 0 && moved.size() == 1 << 20);
+    CHECK(static_cast<char *>(moved.data())[100] == 7);
 
     uint64_t word = 0, new_word = 5;
     {
@@ -89,11 +94,30 @@ static void ends()
     CHECK(thrown([&] { other.rank(); }) == LIMIC_ERR_ENDPOINT);
 }
 
+/* Nothing can be done about it, and its buffer would be written after its end. */
+static void pending_at_another_thread(limic::endpoint &one)
+{
+    std::set_terminate([] { std::_Exit(7); });
+    char byte = 0;
+    limic::request pending = one.irecv(&byte, 1, one.myself(), 1);
+    std::thread([&] { limic::request ended = std::move(pending); }).join();
+}
+
 int main()
 {
     limic::endpoint world = limic::endpoint::world();
     messages(world);
     ends();
     world.finalize();
+
+    pid_t child = fork();
+    if (child == 0) {
+        limic::endpoint one = limic::endpoint::open();
+        pending_at_another_thread(one);
+        std::_Exit(0);
+    }
+    int ended;
+    CHECK(child > 0 && waitpid(child, &ended, 0) == child);
+    CHECK(WIFEXITED(ended) && WEXITSTATUS(ended) == 7);
     return 0;
 }
