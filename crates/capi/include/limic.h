@@ -108,9 +108,10 @@
 
 /**
  * Since 1.1: any thread may call at any time; the library has the lock. A call that waits for a
- * message, a request or time lets other threads in meanwhile; limic_world_barrier and
- * limic_region_revoke keep them out until they return. limic_endpoint_close and
- * limic_world_finalize fail with LIMIC_ERR_THREAD while another thread waits.
+ * message, a request or time lets other threads in meanwhile. limic_world_barrier,
+ * limic_region_revoke, and the first limic_loan_isend, limic_iread or limic_iwrite to a peer keep
+ * them out until they return. limic_endpoint_close and limic_world_finalize fail with
+ * LIMIC_ERR_THREAD while another thread waits.
  */
 #define LIMIC_THREADS_MULTIPLE 2
 
@@ -222,7 +223,11 @@ typedef enum limic_error {
     LIMIC_ERR_STARTUP = -21,
     /** The endpoint was not opened by limic_world_open. */
     LIMIC_ERR_NOT_WORLD = -22,
-    /** A fault in this library. The endpoint takes no further calls but limic_endpoint_close. */
+    /**
+     * A fault in this library. The endpoint takes no further calls but limic_endpoint_close. Until
+     * that has returned, buffers of its operations may still be written, also of a call that waited
+     * in another thread and gives this code.
+     */
     LIMIC_ERR_INTERNAL = -23,
 } limic_error;
 
@@ -546,8 +551,9 @@ int limic_world_finalize(struct limic_endpoint endpoint);
 
 /**
  * Ends the whole job: every rank is killed, and the launcher returns code. Does not return, unless
- * the handle is no world, or another thread owns it (LIMIC_ERR_THREAD). Waits for no peer; an
- * endpoint that failed (LIMIC_ERR_INTERNAL) does it too.
+ * the handle is no world, or another thread owns it (LIMIC_ERR_THREAD). Waits for no peer, but for
+ * calls that keep other threads out (LIMIC_THREADS_MULTIPLE): from beside a barrier that may hang,
+ * end the process instead. An endpoint that failed (LIMIC_ERR_INTERNAL) does it too.
  *
  * - message: what the launcher is to print; may be NULL.
  *
@@ -832,8 +838,9 @@ int limic_tag_send(struct limic_endpoint endpoint, const void *data, size_t leng
  * Like limic_recv, for a message whose tag agrees with tag in the bits that are 1 in mask.
  *
  * - source: a peer, or LIMIC_ANY_SOURCE.
- * - mask: UINT64_MAX for this tag alone, 0 for any. The highest bit always counts. Under a tag that
- *   has it, mask has to keep off the tags above LIMIC_TAG_MAX.
+ * - mask: UINT64_MAX for this tag alone, 0 for any tag whose highest bit is that of tag: the
+ *   highest bit always counts, and is 1 in those of a context of 0x80000000 or more. Under a tag
+ *   that has it, mask has to keep off the tags above LIMIC_TAG_MAX.
  *
  * The tag is in status. So for any message whose kind, in the lowest byte, is 3:
  *
@@ -1095,9 +1102,10 @@ int limic_wake_fd(struct limic_endpoint endpoint, int *fd);
  *
  * - armed: set to 1: poll now. Set to 0: there is work already, do not poll.
  *
- * With LIMIC_THREADS_SERIALIZED and LIMIC_THREADS_MULTIPLE one thread at a time polls. Calls of
- * other threads make the descriptor readable if they see to what senders rang for, or end the
- * ringing; arm and look again then.
+ * With LIMIC_THREADS_SERIALIZED and LIMIC_THREADS_MULTIPLE one thread at a time polls, and a call
+ * that waits with LIMIC_THREADS_MULTIPLE is one too: it may take the news. Calls of other threads
+ * make the descriptor readable if they see to what senders rang for, or end the ringing; arm and
+ * look again then.
  *
  * Requires: armed is NULL or writable.
  */
@@ -1177,7 +1185,9 @@ const char *limic_path_name(uint32_t path);
  * for the process; the threads that call it are those that are inside of the library, one at a
  * time, and none any more for the function before when this returns.
  *
- * - function: must call nothing of the library but limic_strerror; NULL for none.
+ * - function: must call nothing of the library but limic_strerror, return (no exception, no
+ *   longjmp), not fork, and wait for nothing that a caller of the library holds: it may run in the
+ *   middle of any call, and other threads wait for it; NULL for none.
  * - context: the function's first argument; the library does not look at it.
  * - level: LIMIC_LOG_ERROR to LIMIC_LOG_DEBUG. No message costs more by it.
  *

@@ -56,7 +56,9 @@ thread_local! {
 /// one for the process; the threads that call it are those that are inside of the library, one at a
 /// time, and none any more for the function before when this returns.
 ///
-/// - `function`: must call nothing of the library but `limic_strerror`; NULL for none.
+/// - `function`: must call nothing of the library but `limic_strerror`, return (no exception, no
+///   `longjmp`), not fork, and wait for nothing that a caller of the library holds: it may run in
+///   the middle of any call, and other threads wait for it; NULL for none.
 /// - `context`: the function's first argument; the library does not look at it.
 /// - `level`: `LIMIC_LOG_ERROR` to `LIMIC_LOG_DEBUG`. No message costs more by it.
 ///
@@ -90,10 +92,10 @@ pub unsafe extern "C" fn limic_log_to(
             return Err(Failure::new(LIMIC_ERR_BUSY, text));
         }
         let mut sink = SINK.lock();
-        // Once; what is not ours asks for no lines of the function.
-        let is_new = set_global_default(Lines).is_ok();
+        // Once, and not for nothing; what is not ours asks for no lines of the function.
+        let is_new = function.is_some() && set_global_default(Lines).is_ok();
         let ours = is_new || tracing::dispatcher::get_default(|all| all.is::<Lines>());
-        if !ours {
+        if !ours && function.is_some() {
             let text = "another subscriber of the crate tracing has the log of this process";
             return Err(Failure::new(LIMIC_ERR_SYSTEM, text));
         }
@@ -134,9 +136,8 @@ impl Subscriber for Lines {
         if TELLS.get() {
             return;
         }
-        let Ok(text) = CString::new(text_of(event)) else {
-            return;
-        };
+        // None is left in it.
+        let text = CString::new(text_of(event).replace('\0', " ")).unwrap_or_default();
         let sink = SINK.lock();
         if let Some(Sink { function, context }) = *sink {
             TELLS.set(true);

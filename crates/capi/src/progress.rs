@@ -74,7 +74,8 @@ pub unsafe extern "C" fn limic_wake_fd(endpoint: limic_endpoint, fd: *mut c_int)
 ///
 /// - `armed`: set to 1: poll now. Set to 0: there is work already, do not poll.
 ///
-/// With `LIMIC_THREADS_SERIALIZED` and `LIMIC_THREADS_MULTIPLE` one thread at a time polls. Calls
+/// With `LIMIC_THREADS_SERIALIZED` and `LIMIC_THREADS_MULTIPLE` one thread at a time polls, and a
+/// call that waits with `LIMIC_THREADS_MULTIPLE` is one too: it may take the news. Calls
 /// of other threads make the descriptor readable if they see to what senders rang for, or end the
 /// ringing; arm and look again then.
 ///

@@ -50,8 +50,9 @@ pub unsafe extern "C" fn limic_tag_send(
 /// Like `limic_recv`, for a message whose tag agrees with `tag` in the bits that are 1 in `mask`.
 ///
 /// - `source`: a peer, or `LIMIC_ANY_SOURCE`.
-/// - `mask`: `UINT64_MAX` for this tag alone, 0 for any. The highest bit always counts. Under a
-///   tag that has it, `mask` has to keep off the tags above `LIMIC_TAG_MAX`.
+/// - `mask`: `UINT64_MAX` for this tag alone, 0 for any tag whose highest bit is that of `tag`: the
+///   highest bit always counts, and is 1 in those of a context of 0x80000000 or more. Under a tag
+///   that has it, `mask` has to keep off the tags above `LIMIC_TAG_MAX`.
 ///
 /// The tag is in `status`. So for any message whose kind, in the lowest byte, is 3:
 ///
