@@ -10,6 +10,7 @@ use core::time::Duration;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Instant;
 
+use limic::raw::longest_sleep;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::futex;
 
@@ -26,8 +27,6 @@ pub(crate) const LOOKS: u32 = 1000;
 pub(crate) const CLOCK: u32 = 64;
 /// More threads than there are.
 const ALL: u32 = u32::MAX >> 1;
-/// After that a sleeper looks in any case, as one of the transport does.
-const LONGEST_SLEEP: Duration = Duration::from_millis(250);
 
 /// Who waits for what at one endpoint.
 #[derive(Debug)]
@@ -167,7 +166,7 @@ pub(crate) fn sleep_at(pollers: &[Poller], longest: Duration) {
     let watch = |poller: &Poller| PollFd::from_borrowed_fd(poller.descriptor, PollFlags::IN);
     let mut watched: Vec<_> = pollers.iter().map(watch).collect();
     // A duration of such a length is one of the system's.
-    if let Ok(longest) = Timespec::try_from(longest.min(LONGEST_SLEEP)) {
+    if let Ok(longest) = Timespec::try_from(longest.min(longest_sleep())) {
         let _ = poll(&mut watched, Some(&longest));
     }
 }
@@ -210,7 +209,7 @@ pub(crate) fn until<T>(
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         match left {
             Some(Duration::ZERO) => return Ok(None),
-            left if is_sleepy => sleep_outside(held, left.unwrap_or(LONGEST_SLEEP)),
+            left if is_sleepy => sleep_outside(held, left.unwrap_or(Duration::MAX)),
             _ => held.step_out(std::thread::yield_now),
         }
     }
@@ -226,7 +225,7 @@ pub(crate) fn sleep_outside(held: &mut Inside, longest: Duration) {
         // call that is to be let in.
         Armed::No => held.step_out(std::thread::yield_now),
         Armed::ByAnother => {
-            let longest = longest.min(LONGEST_SLEEP);
+            let longest = longest.min(longest_sleep());
             held.step_out(|| sleep(&turns.news, news, Some(longest)));
         }
         Armed::Here(poller) => held.step_out(|| sleep_at(&[poller], longest)),

@@ -74,6 +74,33 @@ static void join_all(pthread_t *threads, int count)
         CHECK(pthread_join(threads[at], NULL) == 0);
 }
 
+/* What is cancelled ends, also for a thread that sleeps. */
+static void *cancelled(void *given)
+{
+    limic_request *request = (limic_request *)given;
+    GIVES(LIMIC_ERR_TIMEOUT, limic_wait(request, 1000000, NULL));
+    __atomic_fetch_add(&waiting, 1, __ATOMIC_SEQ_CST);
+    GIVES(LIMIC_ERR_CANCELLED, limic_wait(request, LIMIC_FOREVER, NULL));
+    return NULL;
+}
+
+static void cancelled_by_another(void)
+{
+    pthread_t thread;
+    char byte;
+    limic_request request, copy;
+    OK(limic_irecv(shared, &byte, 1, me, 1, 4, &request));
+    copy = request;
+    waiting = 0;
+    CHECK(pthread_create(&thread, NULL, cancelled, &request) == 0);
+    while (wait_now() == 0)
+        OK(limic_sleep(shared, 1000000));
+    /* So that it sleeps, mostly. */
+    GIVES(LIMIC_ERR_TIMEOUT, limic_probe(shared, me, 2, 4, 20000000, NULL));
+    OK(limic_cancel(&copy));
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 /* Closing waits for nobody: it says that a thread is in its way. */
 static void closed_by_another(void)
 {
@@ -88,16 +115,46 @@ static void closed_by_another(void)
     join_all(&thread, 1);
 }
 
-static volatile sig_atomic_t answer;
+static int busy, wrong, stop;
+
+static int load(const int *word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }
 
 static void handler(int number)
 {
+    int code = limic_progress(shared, NULL);
     (void)number;
-    answer = limic_progress(shared, NULL);
+    if (code != LIMIC_OK)
+        __atomic_store_n(code == LIMIC_ERR_BUSY ? &busy : &wrong, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *interrupted(void *unused)
+{
+    while (!load(&stop))
+        OK(limic_progress(shared, NULL));
+    return unused;
+}
+
+/* A handler may find its own thread inside, and is not left waiting for it. */
+static void in_a_handler(void)
+{
+    pthread_t thread;
+    CHECK(signal(SIGALRM, handler) != SIG_ERR);
+    CHECK(raise(SIGALRM) == 0 && !load(&busy));
+    start(&thread, 1, interrupted);
+    for (int times = 0; times < 100000 && !load(&busy); times++)
+        CHECK(pthread_kill(thread, SIGALRM) == 0);
+    __atomic_store_n(&stop, 1, __ATOMIC_SEQ_CST);
+    join_all(&thread, 1);
+    CHECK(!load(&wrong));
+#ifndef __SANITIZE_THREAD__ /* It keeps signals off until a call of the system. */
+    CHECK(load(&busy));
+#endif
 }
 
 int main(void)
 {
+    /* Nobody looks by itself after some time: a wake-up that is lost hangs. */
+    CHECK(setenv("TEST_LIMIC_WAKE_UPS", "1", 1) == 0);
     pthread_t threads[THREADS];
     unsigned char address[LIMIC_ADDRESS_LENGTH];
     limic_options options = LIMIC_OPTIONS_INIT;
@@ -126,11 +183,10 @@ int main(void)
     join_all(threads, THREADS);
     OK(limic_endpoint_close(other));
 
+    cancelled_by_another();
     closed_by_another();
 
-    /* A handler may find its own thread inside, and is not left waiting for it. */
-    CHECK(signal(SIGALRM, handler) != SIG_ERR);
-    CHECK(raise(SIGALRM) == 0 && answer == LIMIC_OK);
+    in_a_handler();
     OK(limic_endpoint_release(shared));
     OK(limic_endpoint_adopt(shared));
     OK(limic_endpoint_close(shared));

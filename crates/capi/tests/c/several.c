@@ -23,6 +23,16 @@ static void *sender(void *unused)
     return unused;
 }
 
+/* Takes turns of an endpoint of any thread, and what comes to it. */
+static int stop;
+
+static void *beside(void *endpoint)
+{
+    while (!__atomic_load_n(&stop, __ATOMIC_SEQ_CST))
+        OK(limic_sleep(*(limic_endpoint *)endpoint, 1000000));
+    return NULL;
+}
+
 /* A look at one request ends another one too: the wait tells it. */
 static void ended_by_another_look(void)
 {
@@ -61,11 +71,13 @@ static void ended_by_another_look(void)
 
 int main(void)
 {
+    /* Nobody looks by itself after some time: a wake-up that is lost hangs. */
+    CHECK(setenv("TEST_LIMIC_WAKE_UPS", "1", 1) == 0);
     limic_endpoint endpoints[ENDPOINTS];
     limic_request requests[ENDPOINTS];
     limic_options options = LIMIC_OPTIONS_INIT;
     limic_status status = LIMIC_STATUS_INIT;
-    pthread_t thread;
+    pthread_t thread, other;
     int data[ENDPOINTS], index = 7;
     for (int at = 0; at < ENDPOINTS; at++) {
         options.threads = at == 2 ? LIMIC_THREADS_MULTIPLE : LIMIC_THREADS_OWNER;
@@ -80,6 +92,7 @@ int main(void)
     GIVES(LIMIC_ERR_TIMEOUT, limic_wait_endpoints(ENDPOINTS, endpoints, 20000000, &index));
     CHECK(index == -1);
 
+    CHECK(pthread_create(&other, NULL, beside, &endpoints[2]) == 0);
     CHECK(pthread_create(&thread, NULL, sender, NULL) == 0);
     for (int round = 0; round < ROUNDS;) {
         int done = 0, at;
@@ -100,6 +113,8 @@ int main(void)
         round++;
     }
     CHECK(pthread_join(thread, NULL) == 0);
+    __atomic_store_n(&stop, 1, __ATOMIC_SEQ_CST);
+    CHECK(pthread_join(other, NULL) == 0);
     for (int at = 0; at < ENDPOINTS; at++)
         OK(limic_endpoint_close(endpoints[at]));
     ended_by_another_look();
