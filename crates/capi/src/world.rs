@@ -178,7 +178,7 @@ pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
 
 /// Ends the whole job: every rank is killed, and the launcher returns `code`. Does not return,
 /// unless the handle is no world, or another thread owns it (`LIMIC_ERR_THREAD`). Waits for no
-/// peer, but for calls that keep other threads out (`LIMIC_THREADS_MULTIPLE`): from beside a barrier
+/// peer, but for calls that keep other threads out (`LIMIC_THREADS_MULTIPLE`): beside a barrier
 /// that may hang, end the process instead. An endpoint that failed (`LIMIC_ERR_INTERNAL`) does it
 /// too.
 ///
