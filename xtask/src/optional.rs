@@ -38,8 +38,18 @@ pub(crate) fn libfabric() {
 
 /// valgrind, for the check `counts`.
 pub(crate) fn valgrind() {
-    if !runs("valgrind")
-        && let Err(why) = install_packages(&["valgrind"], "valgrind")
+    one("valgrind", "valgrind");
+}
+
+/// abidiff, for the test of the C library's binary interface.
+pub(crate) fn abidiff() {
+    one("abidiff", "abigail-tools");
+}
+
+/// A program of a package.
+fn one(program: &str, package: &str) {
+    if !runs(program)
+        && let Err(why) = install_packages(&[package], package)
     {
         console::detail(&why);
     }

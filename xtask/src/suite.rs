@@ -31,6 +31,7 @@ pub(crate) fn build() -> Result<(), Failure> {
 /// Unit and integration tests.
 pub(crate) fn tests(summary: &mut Summary) -> Result<(), Failure> {
     optional::libfabric();
+    optional::abidiff();
     build()?;
     let mut job = Job::cargo(
         &[

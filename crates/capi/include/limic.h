@@ -19,11 +19,12 @@
  *   are read during the call only. Lengths are bytes, times are nanoseconds.
  *
  * THREADS
- *   An endpoint is used by one thread at a time; see limic_options.threads. Different endpoints are
- *   independent of each other. limic_strerror, limic_last_error, limic_version, limic_path_count
- *   and limic_path_name may be called by any thread at any time. Nothing may be called from a
- *   signal handler; a call on an endpoint that the same thread is inside of gives LIMIC_ERR_BUSY.
- *   There are no hidden threads: messages move while some call of the endpoint runs.
+ *   An endpoint is used by one thread at a time, or by any at any time if it was opened so: see
+ *   limic_options.threads. Different endpoints are independent of each other. limic_strerror,
+ *   limic_last_error, limic_version, limic_path_count and limic_path_name may be called by any
+ *   thread at any time. Nothing may be called from a signal handler; a call on an endpoint that the
+ *   same thread is inside of gives LIMIC_ERR_BUSY. There are no hidden threads: messages move while
+ *   some call of the endpoint runs.
  *
  * FORK
  *   A forked child cannot use its parent's endpoints (LIMIC_ERR_FORKED), but can open its own.
@@ -54,8 +55,11 @@
 #define LIMIC_LOAN_NULL LIMIC_LITERAL_(limic_loan){0, 0}
 #define LIMIC_REGION_NULL LIMIC_LITERAL_(limic_region){0, 0}
 
+/** The tag of 64 bits that a context and a tag are, as of a status: see limic_tag_send. */
+#define LIMIC_TAG(context, tag) ((uint64_t)(context) << 32 | (uint32_t)(tag))
+
 /** First values of structures: limic_status status = LIMIC_STATUS_INIT; */
-#define LIMIC_STATUS_INIT {sizeof(limic_status), 0, 0, 0, 0, 0, 0}
+#define LIMIC_STATUS_INIT {sizeof(limic_status), 0, 0, 0, 0, 0, 0, 0, 0, 0}
 #define LIMIC_OPTIONS_INIT {sizeof(limic_options), 0, 0, 0, NULL}
 #define LIMIC_COUNTERS_INIT {sizeof(limic_counters), 0, {0, 0}, {0, 0}, 0, 0, 0, {0}}
 
@@ -63,7 +67,7 @@
 /**
  * The version of the interface that this header describes: major version * 65536 + minor version.
  */
-#define LIMIC_VERSION 0x00010000
+#define LIMIC_VERSION 0x00010001
 
 /** As the source of a receive or probe: any peer. */
 #define LIMIC_ANY_SOURCE UINT32_MAX
@@ -73,6 +77,9 @@
 
 /** The highest context id; the one above is the library's. */
 #define LIMIC_CONTEXT_MAX (UINT32_MAX - 1)
+
+/** The highest tag of 64 bits; those above are the library's. */
+#define LIMIC_TAG_MAX UINT64_C(0xfffffffeffffffff)
 
 /** Every path within one node, picked for each message. The default. */
 #define LIMIC_KIND_HYBRID 0
@@ -99,11 +106,50 @@
  */
 #define LIMIC_THREADS_SERIALIZED 1
 
+/**
+ * Since 1.1: any thread may call at any time; the library has the lock. A call that waits for a
+ * message, a request or time lets other threads in meanwhile. limic_world_barrier,
+ * limic_region_revoke, and the first limic_loan_isend, limic_iread or limic_iwrite to a peer keep
+ * them out until they return. limic_endpoint_close and limic_world_finalize fail with
+ * LIMIC_ERR_THREAD while another thread waits.
+ */
+#define LIMIC_THREADS_MULTIPLE 2
+
 /** Length of an endpoint's address in bytes. */
 #define LIMIC_ADDRESS_LENGTH 64
 
 /** As a time-out: wait without end. Any negative number means the same. */
 #define LIMIC_FOREVER (-1)
+
+/** As a flag of limic_tag_isendv: the word immediate goes with the message. */
+#define LIMIC_SEND_IMMEDIATE 1
+
+/**
+ * As a flag of limic_tag_isendv: the request is done when the message reaches its receiver whatever
+ * becomes of this process.
+ */
+#define LIMIC_SEND_DELIVERED 2
+
+/**
+ * As a flag of limic_tag_isendv: the request is done when a receive has taken the message, as in
+ * MPI's synchronous mode. A probe takes nothing.
+ */
+#define LIMIC_SEND_MATCHED 4
+
+/** As a level of limic_log_to: something does not work. */
+#define LIMIC_LOG_ERROR 1
+
+/**
+ * As a level of limic_log_to: something to be looked at. Without a function, some of these go to
+ * standard error (LIMIC_LOG=off ends that).
+ */
+#define LIMIC_LOG_WARNING 2
+
+/** As a level of limic_log_to: worth knowing. */
+#define LIMIC_LOG_INFO 3
+
+/** As a level of limic_log_to: for those who look for a fault. */
+#define LIMIC_LOG_DEBUG 4
 
 /**
  * What the functions return: LIMIC_OK or a negative code. limic_strerror gives its text,
@@ -177,7 +223,11 @@ typedef enum limic_error {
     LIMIC_ERR_STARTUP = -21,
     /** The endpoint was not opened by limic_world_open. */
     LIMIC_ERR_NOT_WORLD = -22,
-    /** A fault in this library. The endpoint takes no further calls but limic_endpoint_close. */
+    /**
+     * A fault in this library. The endpoint takes no further calls but limic_endpoint_close. Until
+     * that has returned, buffers of its operations may still be written, also of a call that waited
+     * in another thread and gives this code.
+     */
     LIMIC_ERR_INTERNAL = -23,
 } limic_error;
 
@@ -190,7 +240,7 @@ typedef struct limic_options {
     uint32_t size;
     /** LIMIC_KIND_HYBRID, LIMIC_KIND_SHM or LIMIC_KIND_KERNEL. */
     uint32_t kind;
-    /** LIMIC_THREADS_OWNER or LIMIC_THREADS_SERIALIZED. */
+    /** LIMIC_THREADS_OWNER, LIMIC_THREADS_SERIALIZED or LIMIC_THREADS_MULTIPLE. */
     uint32_t threads;
     /** 0. */
     uint32_t reserved;
@@ -239,6 +289,12 @@ typedef struct limic_status {
      * LIMIC_ERR_TRUNCATED.
      */
     uint64_t length;
+    /** Since 1.1: the word that came beside the bytes, if has_immediate is 1; else 0. */
+    uint64_t immediate;
+    /** Since 1.1: 1 if the sender gave such a word (LIMIC_SEND_IMMEDIATE), else 0. */
+    uint32_t has_immediate;
+    /** 0. */
+    uint32_t reserved_too;
 } limic_status;
 
 /**
@@ -315,6 +371,12 @@ typedef struct limic_counters {
     /** Sends by size: class 0 is the empty message, class k holds 2^(k-1) to 2^k - 1 bytes. */
     uint64_t sizes[65];
 } limic_counters;
+
+/**
+ * A function that gets the lines of the log: what limic_log_to was given as context, the line's
+ * level, and the line, without an end of line, valid during the call.
+ */
+typedef void (*limic_log_function)(void *context, int level, const char *text);
 
 #ifdef __cplusplus
 extern "C" {
@@ -489,8 +551,9 @@ int limic_world_finalize(struct limic_endpoint endpoint);
 
 /**
  * Ends the whole job: every rank is killed, and the launcher returns code. Does not return, unless
- * the handle is no world, or another thread owns it (LIMIC_ERR_THREAD). Waits for no peer; an
- * endpoint that failed (LIMIC_ERR_INTERNAL) does it too.
+ * the handle is no world, or another thread owns it (LIMIC_ERR_THREAD). Waits for no peer, but for
+ * calls that keep other threads out (LIMIC_THREADS_MULTIPLE): beside a barrier that may hang, end
+ * the process instead. An endpoint that failed (LIMIC_ERR_INTERNAL) does it too.
  *
  * - message: what the launcher is to print; may be NULL.
  *
@@ -758,6 +821,99 @@ int limic_imrecv(struct limic_message *message, void *data, size_t length,
  */
 int limic_message_drop(struct limic_message *message);
 
+/* ---- Tags of 64 bits, and masks -------------------------------------------- */
+
+/**
+ * Like limic_send, under a tag of 64 bits: at most LIMIC_TAG_MAX.
+ *
+ * LIMIC_TAG(context, tag) is that of a message of limic_send, and of a status; so the functions
+ * with and without a context can be mixed.
+ *
+ * Requires: as limic_send.
+ */
+int limic_tag_send(struct limic_endpoint endpoint, const void *data, size_t length,
+        uint32_t destination, uint64_t tag);
+
+/**
+ * Like limic_recv, for a message whose tag agrees with tag in the bits that are 1 in mask.
+ *
+ * - source: a peer, or LIMIC_ANY_SOURCE.
+ * - mask: UINT64_MAX for this tag alone, 0 for any tag whose highest bit is that of tag: the
+ *   highest bit always counts, and is 1 in those of a context of 0x80000000 or more. Under a tag
+ *   that has it, mask has to keep off the tags above LIMIC_TAG_MAX.
+ *
+ * The tag is in status. So for any message whose kind, in the lowest byte, is 3:
+ *
+ *     limic_tag_recv(endpoint, data, sizeof data, LIMIC_ANY_SOURCE, 3, 0xff, &status);
+ *     uint64_t tag = LIMIC_TAG(status.context, status.tag);
+ *
+ * Requires: as limic_recv.
+ */
+int limic_tag_recv(struct limic_endpoint endpoint, void *data, size_t length, uint32_t source,
+        uint64_t tag, uint64_t mask, struct limic_status *status);
+
+/**
+ * Like limic_isend, under a tag as of limic_tag_send.
+ *
+ * Requires: as limic_isend.
+ */
+int limic_tag_isend(struct limic_endpoint endpoint, const void *data, size_t length,
+        uint32_t destination, uint64_t tag, struct limic_request *request);
+
+/**
+ * Like limic_isendv, under a tag as of limic_tag_send, with more than its bytes, or done later.
+ *
+ * - flags: 0, or any of LIMIC_SEND_IMMEDIATE, LIMIC_SEND_DELIVERED, LIMIC_SEND_MATCHED.
+ * - immediate: with LIMIC_SEND_IMMEDIATE, a word for limic_status.immediate of the receiver.
+ *
+ * A send that waits for its receive, and tells the number of a frame:
+ *
+ *     struct iovec piece = {data, length};
+ *     limic_tag_isendv(endpoint, &piece, 1, peer, tag, LIMIC_SEND_MATCHED | LIMIC_SEND_IMMEDIATE,
+ *                      frame, &request);
+ *     limic_wait(&request, LIMIC_FOREVER, NULL);
+ *
+ * Errors: as limic_isend; LIMIC_ERR_INVALID for another flag; LIMIC_ERR_SYSTEM for
+ * LIMIC_SEND_MATCHED from an endpoint of LIMIC_KIND_KERNEL.
+ *
+ * Requires: as limic_isendv.
+ */
+int limic_tag_isendv(struct limic_endpoint endpoint, const struct iovec *pieces, int count,
+        uint32_t destination, uint64_t tag, uint32_t flags, uint64_t immediate,
+        struct limic_request *request);
+
+/**
+ * Like limic_irecv, for a message as limic_tag_recv asks for it.
+ *
+ * Requires: as limic_irecv.
+ */
+int limic_tag_irecv(struct limic_endpoint endpoint, void *data, size_t length, uint32_t source,
+        uint64_t tag, uint64_t mask, struct limic_request *request);
+
+/**
+ * Like limic_irecvv, for a message as limic_tag_recv asks for it.
+ *
+ * Requires: as limic_irecvv.
+ */
+int limic_tag_irecvv(struct limic_endpoint endpoint, const struct iovec *pieces, int count,
+        uint32_t source, uint64_t tag, uint64_t mask, struct limic_request *request);
+
+/**
+ * Like limic_probe, for a message as limic_tag_recv asks for it.
+ *
+ * Requires: as limic_probe.
+ */
+int limic_tag_probe(struct limic_endpoint endpoint, uint32_t source, uint64_t tag, uint64_t mask,
+        int64_t timeout_ns, struct limic_status *status);
+
+/**
+ * Like limic_mprobe, for a message as limic_tag_recv asks for it.
+ *
+ * Requires: as limic_mprobe.
+ */
+int limic_tag_mprobe(struct limic_endpoint endpoint, uint32_t source, uint64_t tag, uint64_t mask,
+        int64_t timeout_ns, struct limic_message *message, struct limic_status *status);
+
 /* ---- Buffers that peers may read. They belong to the process, not to an endpoint  */
 
 /**
@@ -946,13 +1102,41 @@ int limic_wake_fd(struct limic_endpoint endpoint, int *fd);
  *
  * - armed: set to 1: poll now. Set to 0: there is work already, do not poll.
  *
- * With LIMIC_THREADS_SERIALIZED one thread at a time polls. Calls of other threads make the
- * descriptor readable if they see to what senders rang for, or end the ringing; arm and look again
- * then.
+ * With LIMIC_THREADS_SERIALIZED and LIMIC_THREADS_MULTIPLE one thread at a time polls, and a call
+ * that waits with LIMIC_THREADS_MULTIPLE is one too: it may take the news. Calls of other threads
+ * make the descriptor readable if they see to what senders rang for, or end the ringing; arm and
+ * look again then.
  *
  * Requires: armed is NULL or writable.
  */
 int limic_arm(struct limic_endpoint endpoint, int *armed);
+
+/**
+ * Moves messages along at count endpoints until something moves at one of them, at most for
+ * timeout_ns nanoseconds. Waiting polls, then yields, then sleeps.
+ *
+ * Returns at once if an operation has ended there, or a message has come before its receive, since
+ * this thread called it last with that endpoint in its list: in any call of any thread. It may
+ * return for what the caller knows already: look, and call it again.
+ *
+ * - endpoints: endpoints that this thread may use.
+ * - index: set to the position of that one; to -1 without one.
+ *
+ *     for (;;) {
+ *         int at, done = 0;
+ *         for (at = 0; at < 2 && !done; at++)
+ *             limic_test(&requests[at], &done, &status);
+ *         if (done)
+ *             break;
+ *         limic_wait_endpoints(2, endpoints, LIMIC_FOREVER, &at);
+ *     }
+ *
+ * Errors: LIMIC_ERR_TIMEOUT; LIMIC_ERR_INVALID for no endpoints; misuse.
+ *
+ * Requires: endpoints is readable for count entries, index is NULL or writable.
+ */
+int limic_wait_endpoints(int count, const struct limic_endpoint *endpoints, int64_t timeout_ns,
+        int *index);
 
 /* ---- What was moved so far ------------------------------------------------- */
 
@@ -993,6 +1177,33 @@ uint32_t limic_path_count(void);
  * that is no path. The memory is the library's and stays valid.
  */
 const char *limic_path_name(uint32_t path);
+
+/* ---- What the library has to say beside its return values ------------------ */
+
+/**
+ * Has function get the lines of the log up to level, in place of the function before. There is one
+ * for the process; the threads that call it are those that are inside of the library, one at a
+ * time, and none any more for the function before when this returns.
+ *
+ * - function: must call nothing of the library but limic_strerror, return (no exception, no
+ *   longjmp), not fork, and wait for nothing that a caller of the library holds: it may run in the
+ *   middle of any call, and other threads wait for it; NULL for none.
+ * - context: the function's first argument; the library does not look at it.
+ * - level: LIMIC_LOG_ERROR to LIMIC_LOG_DEBUG. No message costs more by it.
+ *
+ *     static void tell(void *program, int level, const char *text)
+ *     {
+ *         fprintf(stderr, "%s: limic (%d): %s\n", (const char *)program, level, text);
+ *     }
+ *
+ *     limic_log_to(tell, argv[0], LIMIC_LOG_WARNING);
+ *
+ * Errors: LIMIC_ERR_INVALID for another level; LIMIC_ERR_BUSY from inside of the function;
+ * LIMIC_ERR_SYSTEM if the library is a part of a Rust program that has the log.
+ *
+ * Requires: function is NULL, or may be called with context by any thread until another one is set.
+ */
+int limic_log_to(limic_log_function function, void *context, int level);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -17,6 +17,9 @@ pub const LIMIC_ANY_TAG: u32 = 0xffff_ffff;
 /// The highest context id; the one above is the library's.
 pub const LIMIC_CONTEXT_MAX: u32 = 0xffff_fffe;
 
+/// The highest tag of 64 bits; those above are the library's.
+pub const LIMIC_TAG_MAX: u64 = 0xffff_fffe_ffff_ffff;
+
 /// Where a result goes.
 ///
 /// # Safety
@@ -92,6 +95,37 @@ pub(crate) fn selector(source: u32, tag: u32, context: u32) -> Result<Selector, 
     let source = (source != LIMIC_ANY_SOURCE).then(|| Peer::from_index(source));
     let tag = (tag != LIMIC_ANY_TAG).then_some(tag);
     Ok(Selector::mpi(source, context, tag))
+}
+
+/// The tag of 64 bits of a message to send.
+#[inline(always)]
+pub(crate) fn wide(tag: u64) -> Result<Tag, Failure> {
+    if tag > LIMIC_TAG_MAX {
+        return Err(not_theirs(tag));
+    }
+    Ok(Tag(tag))
+}
+
+/// What a receive or probe asks for under a mask. The highest bit always counts, so that a mask of
+/// few bits takes nothing of the library's.
+#[inline(always)]
+pub(crate) fn masked(source: u32, tag: u64, mask: u64) -> Result<Selector, Failure> {
+    const OWN: u64 = !(u32::MAX as u64);
+    let mask = mask | Tag::LIBRARY.0;
+    if (tag ^ OWN) & mask & OWN == 0 {
+        return Err(not_theirs(tag));
+    }
+    let source = (source != LIMIC_ANY_SOURCE).then(|| Peer::from_index(source));
+    let tag = Tag(tag);
+    Ok(Selector { source, tag, mask })
+}
+
+#[cold]
+fn not_theirs(tag: u64) -> Failure {
+    Failure::new(
+        LIMIC_ERR_INVALID,
+        format!("tag {tag:#x} means the library's own: at most LIMIC_TAG_MAX, under its mask too"),
+    )
 }
 
 #[cold]

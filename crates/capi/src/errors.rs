@@ -66,6 +66,8 @@ pub enum limic_error {
     /// The endpoint was not opened by `limic_world_open`.
     LIMIC_ERR_NOT_WORLD = -22,
     /// A fault in this library. The endpoint takes no further calls but `limic_endpoint_close`.
+    /// Until that has returned, buffers of its operations may still be written, also of a call that
+    /// waited in another thread and gives this code.
     LIMIC_ERR_INTERNAL = -23,
 }
 
@@ -235,4 +237,4 @@ pub extern "C" fn limic_version() -> u32 {
 }
 
 /// The version of the interface that this header describes: major version * 65536 + minor version.
-pub const LIMIC_VERSION: u32 = 0x0001_0000;
+pub const LIMIC_VERSION: u32 = 0x0001_0001;

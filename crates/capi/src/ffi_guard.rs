@@ -4,11 +4,10 @@ use core::ffi::c_int;
 
 use limic_ffi::{Panic, guard};
 
-use crate::endpoint_state::EndpointState;
+use crate::entry::{Inside, enter};
 use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_BUSY, LIMIC_ERR_INTERNAL, LIMIC_OK};
 use crate::handles::limic_endpoint;
-use crate::table;
 
 /// Runs a function that C called and that is not about an open endpoint.
 #[inline(always)]
@@ -33,21 +32,17 @@ fn panicked(panic: &Panic) -> Failure {
 #[inline(always)]
 pub(crate) fn inside(
     endpoint: limic_endpoint,
-    call: impl FnOnce(&mut EndpointState) -> Result<(), Failure>,
+    call: impl FnOnce(&mut Inside) -> Result<(), Failure>,
 ) -> c_int {
-    let mut inside = match table::enter(endpoint) {
-        Ok(inside) => inside,
+    let mut held = match enter(endpoint) {
+        Ok(held) if held.broken => return broken().report(),
+        Ok(held) => held,
         // In a signal handler: the code alone, since keeping the detail takes memory.
         Err(failure) if failure.code == LIMIC_ERR_BUSY => return LIMIC_ERR_BUSY as c_int,
         Err(failure) => return failure.report(),
     };
-    let held = match inside.held() {
-        Ok(held) if held.broken => return broken().report(),
-        Ok(held) => held,
-        Err(failure) => return failure.report(),
-    };
     // A panic marks the endpoint as broken, and nothing but its end is asked of it then.
-    match guard(|| call(&mut *held)) {
+    match guard(|| call(&mut held)) {
         Ok(Ok(())) => LIMIC_OK as c_int,
         Ok(Err(failure)) => failure.report(),
         Err(panic) => {
@@ -55,6 +50,19 @@ pub(crate) fn inside(
             panicked(&panic).report()
         }
     }
+}
+
+/// As [`inside`], for a call on several endpoints. An error was kept already, and its code is left.
+pub(crate) fn visit<T>(
+    endpoint: limic_endpoint,
+    call: impl FnOnce(&mut Inside) -> T,
+) -> Result<T, c_int> {
+    let mut answer = None;
+    let code = inside(endpoint, |held| {
+        answer = Some(call(held));
+        Ok(())
+    });
+    answer.ok_or(code)
 }
 
 #[cold]

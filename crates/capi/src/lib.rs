@@ -4,9 +4,9 @@
 //! A thin layer over [`limic::Endpoint`]: it has no queue and matches nothing. What it adds is
 //! that C cannot commit undefined behaviour through a handle. Handles are numbers; each call looks
 //! the endpoint up ([`table`]), sees whether it is open, in this process (and not in a forked
-//! child, [`limic_shm::process`]), in the hands of this thread, and not inside of another call;
-//! requests, messages, loans and regions carry a generation ([`limic_ffi::Slab`]). No panic crosses
-//! the border ([`ffi_guard`]).
+//! child, [`limic_shm::process`]), in the hands of this thread, and not inside of another call
+//! ([`entry`]); requests, messages, loans and regions carry a generation ([`limic_ffi::Slab`]). No
+//! panic crosses the border ([`ffi_guard`]).
 //!
 //! Cost of that per call, beside the call itself: loads of two cache lines that stay with the
 //! thread (the table's slot, the word that a fork sets), one call to `pthread_self`, and two plain
@@ -23,10 +23,12 @@ pub mod buffers;
 pub mod counters;
 pub mod endpoint;
 mod endpoint_state;
+mod entry;
 pub mod errors;
 mod ffi_guard;
 pub mod handles;
 pub mod loans;
+pub mod log;
 pub mod messages;
 pub mod options;
 pub mod probe;
@@ -37,6 +39,8 @@ pub mod requests;
 pub mod status;
 mod struct_version;
 mod table;
+pub mod tagged;
+mod turns;
 pub mod vectored;
 pub mod waiting;
 pub mod world;

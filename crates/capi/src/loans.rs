@@ -146,10 +146,11 @@ pub unsafe extern "C" fn limic_loan_recv(
         let (loan, data) = unsafe { (output(loan, "loan")?, output(data, "data")?) };
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
-        let raw = held.raw();
         let taken = match Patience::of(timeout_ns) {
-            Patience::Forever => raw.take_loan_blocking(&selector)?,
-            patience => until(raw, patience, || Ok(raw.take_loan(&selector)?))?,
+            Patience::Forever if !held.is_shared() => held.raw().take_loan_blocking(&selector)?,
+            patience => until(held, patience, |held| {
+                Ok(held.raw().take_loan(&selector)?)
+            })?,
         };
         status.found(&taken.status);
         data.write(taken.start.cast());

@@ -3,17 +3,18 @@
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 
-use limic::Outcome;
-use limic::Peer;
-use limic::raw::Posted;
+use limic::raw::{Posted, RawSlice, RawSliceMut};
+use limic::{Outcome, Peer, Selector, Tag};
 
 use crate::arguments::{bytes, label, output, room, selector};
 use crate::endpoint_state::EndpointState;
+use crate::entry::Inside;
 use crate::errors::Failure;
 use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_request};
-use crate::requests::DONE;
+use crate::requests::{DONE, await_transport};
 use crate::status::{StatusOut, limic_status};
+use crate::waiting::Patience;
 
 /// Gives C the request of an operation that was posted.
 #[inline(always)]
@@ -35,10 +36,10 @@ pub(crate) fn start(
 
 /// Waits for what was posted.
 #[inline(always)]
-pub(crate) fn finish(held: &EndpointState, posted: Posted) -> Outcome {
+pub(crate) fn finish(held: &mut Inside, posted: Posted) -> Result<Outcome, Failure> {
     match posted {
-        Posted::Done(outcome) => outcome,
-        Posted::Pending(id) => held.raw().wait(id),
+        Posted::Done(outcome) => Ok(outcome),
+        Posted::Pending(id) => await_transport(held, id, Patience::Forever),
     }
 }
 
@@ -63,14 +64,66 @@ pub unsafe extern "C" fn limic_send(
     tag: u32,
     context: u32,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { send(endpoint, data, length, destination, || label(tag, context)) }
+}
+
+/// Sends and waits.
+///
+/// # Safety
+/// As [`limic_send`].
+#[inline(always)]
+pub(crate) unsafe fn send(
+    endpoint: limic_endpoint,
+    data: *const c_void,
+    length: usize,
+    destination: u32,
+    tag: impl FnOnce() -> Result<Tag, Failure>,
+) -> c_int {
     inside(endpoint, |held| {
-        let (data, tag) = (bytes(data, length)?, label(tag, context)?);
+        let (data, tag) = (bytes(data, length)?, tag()?);
         let to = Peer::from_index(destination);
+        if held.is_shared() {
+            // SAFETY: as below.
+            return unsafe { send_shared(held, to, tag, data) };
+        }
         // SAFETY: readable by the caller's promise, which holds until this call returns; it waits
         // for the end.
         unsafe { held.raw().send_blocking(to, tag, &[data]) }?;
         Ok(())
     })
+}
+
+/// Sends, and lets other threads in while it waits.
+///
+/// # Safety
+/// As [`limic_send`].
+#[inline(never)]
+unsafe fn send_shared(
+    held: &mut Inside,
+    to: Peer,
+    tag: Tag,
+    data: RawSlice,
+) -> Result<(), Failure> {
+    // SAFETY: the caller's promise; this waits for the end.
+    let posted = unsafe { held.raw().post_send(to, tag, &[data]) }?;
+    finish(held, posted)??;
+    Ok(())
+}
+
+/// Receives, and lets other threads in while it waits.
+///
+/// # Safety
+/// As [`limic_recv`].
+#[inline(never)]
+unsafe fn receive_shared(
+    held: &mut Inside,
+    selector: &Selector,
+    data: RawSliceMut,
+) -> Result<Outcome, Failure> {
+    // SAFETY: the caller's promise; this waits for the end.
+    let posted = unsafe { held.raw().post_recv(selector, &[data]) }?;
+    finish(held, posted)
 }
 
 /// Receives one message into `length` bytes at `data`, and waits for it.
@@ -98,12 +151,34 @@ pub unsafe extern "C" fn limic_recv(
     context: u32,
     status: *mut limic_status,
 ) -> c_int {
+    let selector = || selector(source, tag, context);
+    // SAFETY: the caller's promise.
+    unsafe { receive(endpoint, data, length, selector, status) }
+}
+
+/// Receives and waits.
+///
+/// # Safety
+/// As [`limic_recv`].
+#[inline(always)]
+pub(crate) unsafe fn receive(
+    endpoint: limic_endpoint,
+    data: *mut c_void,
+    length: usize,
+    selector: impl FnOnce() -> Result<Selector, Failure>,
+    status: *mut limic_status,
+) -> c_int {
     inside(endpoint, |held| {
-        let (data, selector) = (room(data, length)?, selector(source, tag, context)?);
+        let (data, selector) = (room(data, length)?, selector()?);
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
-        // SAFETY: writable by the caller's promise, until this call returns.
-        let outcome = unsafe { held.raw().recv_blocking(&selector, &[data]) };
+        let outcome = if held.is_shared() {
+            // SAFETY: as below.
+            unsafe { receive_shared(held, &selector, data) }?
+        } else {
+            // SAFETY: writable by the caller's promise, until this call returns.
+            unsafe { held.raw().recv_blocking(&selector, &[data]) }
+        };
         status.set(&outcome);
         outcome?;
         Ok(())
@@ -130,8 +205,26 @@ pub unsafe extern "C" fn limic_isend(
     context: u32,
     request: *mut limic_request,
 ) -> c_int {
+    let tag = || label(tag, context);
+    // SAFETY: the caller's promise.
+    unsafe { start_send(endpoint, data, length, destination, tag, request) }
+}
+
+/// Starts a send.
+///
+/// # Safety
+/// As [`limic_isend`].
+#[inline(always)]
+pub(crate) unsafe fn start_send(
+    endpoint: limic_endpoint,
+    data: *const c_void,
+    length: usize,
+    destination: u32,
+    tag: impl FnOnce() -> Result<Tag, Failure>,
+    request: *mut limic_request,
+) -> c_int {
     inside(endpoint, |held| {
-        let (data, tag) = (bytes(data, length)?, label(tag, context)?);
+        let (data, tag) = (bytes(data, length)?, tag()?);
         // SAFETY: the caller's promise.
         let request = unsafe { output(request, "request") }?;
         let to = Peer::from_index(destination);
@@ -163,8 +256,25 @@ pub unsafe extern "C" fn limic_irecv(
     context: u32,
     request: *mut limic_request,
 ) -> c_int {
+    let selector = || selector(source, tag, context);
+    // SAFETY: the caller's promise.
+    unsafe { start_receive(endpoint, data, length, selector, request) }
+}
+
+/// Starts a receive.
+///
+/// # Safety
+/// As [`limic_irecv`].
+#[inline(always)]
+pub(crate) unsafe fn start_receive(
+    endpoint: limic_endpoint,
+    data: *mut c_void,
+    length: usize,
+    selector: impl FnOnce() -> Result<Selector, Failure>,
+    request: *mut limic_request,
+) -> c_int {
     inside(endpoint, |held| {
-        let (data, selector) = (room(data, length)?, selector(source, tag, context)?);
+        let (data, selector) = (room(data, length)?, selector()?);
         // SAFETY: the caller's promise.
         let request = unsafe { output(request, "request") }?;
         // SAFETY: writable until the operation is done, by the caller's promise.
@@ -214,9 +324,12 @@ pub unsafe extern "C" fn limic_sendrecv(
             // It is pending, so it is known.
             let _ = held.raw().cancel(*id);
         }
-        let received = finish(held, receive);
+        let received = finish(held, receive)?;
         status.set(&received);
-        let sent = send.and_then(|send| finish(held, send));
+        let sent = match send {
+            Ok(send) => finish(held, send)?,
+            Err(why) => Err(why),
+        };
         match (sent, received) {
             (Err(why), Err(limic::Error::Cancelled)) => Err(Failure::from(why)),
             (_, Err(why)) | (Err(why), _) => Err(why.into()),

@@ -26,6 +26,12 @@ pub const LIMIC_THREADS_OWNER: u32 = 0;
 /// Any thread may call, one at a time: the program sees to that with its own lock. A call while
 /// another thread is inside fails with `LIMIC_ERR_THREAD`.
 pub const LIMIC_THREADS_SERIALIZED: u32 = 1;
+/// Since 1.1: any thread may call at any time; the library has the lock. A call that waits for a
+/// message, a request or time lets other threads in meanwhile. `limic_world_barrier`,
+/// `limic_region_revoke`, and the first `limic_loan_isend`, `limic_iread` or `limic_iwrite` to a
+/// peer keep them out until they return. `limic_endpoint_close` and `limic_world_finalize` fail
+/// with `LIMIC_ERR_THREAD` while another thread waits.
+pub const LIMIC_THREADS_MULTIPLE: u32 = 2;
 
 /// How an endpoint is opened. `limic_options options = LIMIC_OPTIONS_INIT;` and NULL mean the
 /// defaults.
@@ -36,7 +42,7 @@ pub struct limic_options {
     pub size: u32,
     /// `LIMIC_KIND_HYBRID`, `LIMIC_KIND_SHM` or `LIMIC_KIND_KERNEL`.
     pub kind: u32,
-    /// `LIMIC_THREADS_OWNER` or `LIMIC_THREADS_SERIALIZED`.
+    /// `LIMIC_THREADS_OWNER`, `LIMIC_THREADS_SERIALIZED` or `LIMIC_THREADS_MULTIPLE`.
     pub threads: u32,
     /// 0.
     pub reserved: u32,
@@ -112,10 +118,11 @@ impl Options {
         read.threads = match options.threads {
             LIMIC_THREADS_OWNER => Threads::Owner,
             LIMIC_THREADS_SERIALIZED => Threads::Serialized,
+            LIMIC_THREADS_MULTIPLE => Threads::Multiple,
             other => {
                 return Err(Failure::new(
                     LIMIC_ERR_INVALID,
-                    format!("limic_options.threads is {other}, not 0 or 1"),
+                    format!("limic_options.threads is {other}, not 0 to 2"),
                 ));
             }
         };

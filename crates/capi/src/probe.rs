@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
+use limic::Selector;
 use limic::raw::{ClaimId, Posted};
 
 use crate::arguments::{output, room, selector};
@@ -31,14 +32,28 @@ pub unsafe extern "C" fn limic_probe(
     timeout_ns: i64,
     status: *mut limic_status,
 ) -> c_int {
+    let wanted = ("limic_probe", || selector(source, tag, context));
+    // SAFETY: the caller's promise.
+    unsafe { probe(endpoint, wanted, timeout_ns, status) }
+}
+
+/// Waits for a message, for the call of this name.
+///
+/// # Safety
+/// As [`limic_probe`].
+pub(crate) unsafe fn probe(
+    endpoint: limic_endpoint,
+    (call, selector): (&'static str, impl FnOnce() -> Result<Selector, Failure>),
+    timeout_ns: i64,
+    status: *mut limic_status,
+) -> c_int {
     inside(endpoint, |held| {
-        let selector = selector(source, tag, context)?;
+        let selector = selector()?;
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
-        let raw = held.raw();
-        let wanted = ("limic_probe", &selector);
+        let wanted = (call, &selector);
         let patience = Patience::of(timeout_ns);
-        let found = until_message(raw, patience, wanted, || raw.peek(&selector))?;
+        let found = until_message(held, patience, wanted, |held| held.raw().peek(&selector))?;
         status.found(&found);
         Ok(())
     })
@@ -61,16 +76,32 @@ pub unsafe extern "C" fn limic_mprobe(
     message: *mut limic_message,
     status: *mut limic_status,
 ) -> c_int {
+    let wanted = ("limic_mprobe", || selector(source, tag, context));
+    // SAFETY: the caller's promise.
+    unsafe { take_message(endpoint, wanted, timeout_ns, message, status) }
+}
+
+/// Waits for a message and takes it out of matching, for the call of this name.
+///
+/// # Safety
+/// As [`limic_mprobe`].
+pub(crate) unsafe fn take_message(
+    endpoint: limic_endpoint,
+    (call, selector): (&'static str, impl FnOnce() -> Result<Selector, Failure>),
+    timeout_ns: i64,
+    message: *mut limic_message,
+    status: *mut limic_status,
+) -> c_int {
     inside(endpoint, |held| {
-        let selector = selector(source, tag, context)?;
+        let selector = selector()?;
         // SAFETY: the caller's promise.
         let message = unsafe { output(message, "message") }?;
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
-        let raw = held.raw();
-        let wanted = ("limic_mprobe", &selector);
+        let wanted = (call, &selector);
         let patience = Patience::of(timeout_ns);
-        let (found, claim) = until_message(raw, patience, wanted, || raw.claim(&selector))?;
+        let look = |held: &EndpointState| held.raw().claim(&selector);
+        let (found, claim) = until_message(held, patience, wanted, look)?;
         message.write(limic_message {
             endpoint: endpoint.id,
             number: held.claims.insert(claim),
@@ -116,7 +147,7 @@ pub unsafe extern "C" fn limic_mrecv(
         *message = limic_message::default();
         // SAFETY: writable by the caller's promise, until this call returns; it waits for the end.
         let posted = unsafe { held.raw().post_claimed(claim, &[data]) }?;
-        let outcome = finish(held, posted);
+        let outcome = finish(held, posted)?;
         status.set(&outcome);
         outcome?;
         Ok(())

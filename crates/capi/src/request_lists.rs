@@ -2,9 +2,9 @@
 
 use core::ffi::c_int;
 
-use limic::{Outcome, RequestId};
+use limic::{Endpoint, Outcome, RequestId};
 
-use crate::endpoint_state::EndpointState;
+use crate::entry::Inside;
 use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_ENDPOINT, LIMIC_ERR_INVALID};
 use crate::ffi_guard::inside;
@@ -63,7 +63,7 @@ impl<'a> List<'a> {
     /// Waits for one of them; gives its position.
     fn await_any(
         &self,
-        held: &mut EndpointState,
+        held: &mut Inside,
         patience: Patience,
     ) -> Result<(usize, Outcome), Failure> {
         for at in self.pending() {
@@ -72,7 +72,7 @@ impl<'a> List<'a> {
                 return Ok((at, outcome));
             }
         }
-        if patience == Patience::Forever {
+        if patience == Patience::Forever && !held.is_shared() {
             let mut ids = core::mem::take(&mut held.ids);
             ids.clear();
             ids.extend(self.pending().map(|at| RequestId(self.requests[at].number)));
@@ -83,8 +83,7 @@ impl<'a> List<'a> {
             let at = self.pending().nth(nth).ok_or_else(unknown)?;
             return Ok((at, outcome));
         }
-        let raw = held.raw();
-        let look = || {
+        let look = |raw: &dyn Endpoint| {
             let mut ids = self
                 .pending()
                 .map(|at| (at, RequestId(self.requests[at].number)));
@@ -93,10 +92,10 @@ impl<'a> List<'a> {
                 Some((at, id)) => Ok(known(raw.test(id))?.map(|outcome| (at, outcome))),
             }
         };
-        until(raw, patience, || match look()? {
+        until(held, patience, |held| match look(held.raw())? {
             None => {
-                raw.progress();
-                look()
+                held.raw().progress();
+                look(held.raw())
             }
             found => Ok(found),
         })
@@ -113,7 +112,7 @@ unsafe fn on_list(
     requests: *mut limic_request,
     count: c_int,
     statuses: *mut limic_status,
-    call: impl FnOnce(&mut EndpointState, List<'_>, StatusOut) -> Result<(), Failure>,
+    call: impl FnOnce(&mut Inside, List<'_>, StatusOut) -> Result<(), Failure>,
 ) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { List::new(requests, count) } {
@@ -198,7 +197,7 @@ pub unsafe extern "C" fn limic_wait_some(
     if indices.is_null() {
         return Failure::null("indices").report();
     }
-    let call = |held: &mut EndpointState, list: List<'_>, statuses: StatusOut| {
+    let call = |held: &mut Inside, list: List<'_>, statuses: StatusOut| {
         let mut result = Ok(());
         let mut take = |at: usize, requests: &mut [limic_request], outcome: Outcome| {
             let nth = *done as usize;
@@ -250,7 +249,7 @@ pub unsafe extern "C" fn limic_wait_all(
     timeout_ns: i64,
     statuses: *mut limic_status,
 ) -> c_int {
-    let call = |held: &mut EndpointState, list: List<'_>, statuses: StatusOut| {
+    let call = |held: &mut Inside, list: List<'_>, statuses: StatusOut| {
         let mut patience = Patience::of(timeout_ns);
         let mut result = Ok(());
         for (at, request) in list.requests.iter_mut().enumerate() {

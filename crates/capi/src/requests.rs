@@ -7,6 +7,7 @@ use limic::RequestId;
 
 use crate::arguments::output;
 use crate::endpoint_state::EndpointState;
+use crate::entry::Inside;
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_REQUEST;
 use crate::ffi_guard::inside;
@@ -66,17 +67,27 @@ pub(crate) fn known(outcome: Option<Outcome>) -> Result<Option<Outcome>, Failure
 /// Waits for one.
 #[inline(always)]
 pub(crate) fn await_one(
-    held: &mut EndpointState,
+    held: &mut Inside,
     request: limic_request,
     patience: Patience,
 ) -> Result<Outcome, Failure> {
     match (request.lies(), patience) {
         (Lies::Here(number), _) => held.done.take(number).ok_or_else(unknown),
-        (Lies::Transport(id), Patience::Forever) => {
-            known(Some(held.raw().wait(id)))?.ok_or_else(unknown)
-        }
-        (Lies::Transport(id), _) => until(held.raw(), patience, || known(held.raw().test(id))),
+        (Lies::Transport(id), _) => await_transport(held, id, patience),
     }
+}
+
+/// Waits for one that was pending.
+#[inline(always)]
+pub(crate) fn await_transport(
+    held: &mut Inside,
+    id: RequestId,
+    patience: Patience,
+) -> Result<Outcome, Failure> {
+    if patience == Patience::Forever && !held.is_shared() {
+        return known(Some(held.raw().wait(id)))?.ok_or_else(unknown);
+    }
+    until(held, patience, |held| known(held.raw().test(id)))
 }
 
 /// Tells C what became of a request that is over, and voids it.

@@ -31,6 +31,12 @@ pub struct limic_status {
     /// The length of the message in bytes, as it was sent: more than the buffer's for
     /// `LIMIC_ERR_TRUNCATED`.
     pub length: u64,
+    /// Since 1.1: the word that came beside the bytes, if `has_immediate` is 1; else 0.
+    pub immediate: u64,
+    /// Since 1.1: 1 if the sender gave such a word (`LIMIC_SEND_IMMEDIATE`), else 0.
+    pub has_immediate: u32,
+    /// 0.
+    pub reserved_too: u32,
 }
 
 /// A caller's status, of the size that the caller knows, or none.
@@ -109,6 +115,7 @@ impl StatusOut {
 
 #[inline(always)]
 fn done(status: &Status) -> limic_status {
+    let (immediate, has_immediate) = words(status.immediate);
     limic_status {
         size: 0,
         error: LIMIC_OK as c_int,
@@ -117,15 +124,29 @@ fn done(status: &Status) -> limic_status {
         context: status.tag.mpi_context(),
         reserved: 0,
         length: status.len,
+        immediate,
+        has_immediate,
+        reserved_too: 0,
     }
+}
+
+#[inline(always)]
+fn words(immediate: Option<u64>) -> (u64, u32) {
+    (immediate.unwrap_or(0), u32::from(immediate.is_some()))
 }
 
 #[cold]
 fn failed(error: &Error) -> limic_status {
-    let (tag, length) = match error {
-        Error::Truncated { tag, sent, .. } => (*tag, *sent),
-        _ => (limic::Tag(0), 0),
+    let (tag, length, immediate) = match *error {
+        Error::Truncated {
+            tag,
+            sent,
+            immediate,
+            ..
+        } => (tag, sent, immediate),
+        _ => (limic::Tag(0), 0, None),
     };
+    let (immediate, has_immediate) = words(immediate);
     limic_status {
         size: 0,
         error: limic_error::of(error) as c_int,
@@ -136,5 +157,8 @@ fn failed(error: &Error) -> limic_status {
         context: tag.mpi_context(),
         reserved: 0,
         length,
+        immediate,
+        has_immediate,
+        reserved_too: 0,
     }
 }

@@ -5,17 +5,20 @@
 //!
 //! - in the owner mode, `owner` is the thread that opened the endpoint until that thread gives it
 //!   up or ends, and another takes it (`limic_endpoint_release`, `limic_endpoint_adopt`);
-//! - in the serialized mode each call takes it and gives it up.
+//! - in the other modes each call takes it and gives it up. In the serialized one nobody waits for
+//!   that; in the one in which any thread may call, [`Turns`] sees to it.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use limic_shm::process::{LockHere, Process};
 
 use crate::endpoint_state::EndpointState;
+use crate::entry::{enter, give_up};
 use crate::errors::Failure;
 use crate::errors::limic_error::*;
 use crate::handles::limic_endpoint;
+use crate::turns::Turns;
 
 /// Endpoints that can be open at a time.
 const PLACES: usize = 4096;
@@ -23,23 +26,26 @@ const PLACES: usize = 4096;
 /// A place for an endpoint: one cache line, so that endpoints of different threads do not disturb
 /// each other.
 #[repr(align(64))]
-struct Place {
+pub(crate) struct Place {
     /// Of the handle that means it now; 0: nothing is open here.
-    generation: AtomicU32,
+    pub(crate) generation: AtomicU32,
     /// The mark of the process that opened it.
     process: AtomicU64,
     /// The thread that may use it; 0: none. With the bit [`ENDED`], it is about to end, and others
     /// may take it too.
-    owner: AtomicUsize,
-    serialized: AtomicBool,
+    pub(crate) owner: AtomicUsize,
+    /// One of [`Threads`].
+    threads: AtomicU8,
     /// A call is inside. Written by the owner only.
-    busy: AtomicBool,
-    /// Belongs to the owner.
-    held: UnsafeCell<Option<Box<EndpointState>>>,
+    pub(crate) busy: AtomicBool,
+    /// Belongs to the owner: of a box, or null. An address, since a box may not move while a call
+    /// that lets others in keeps what it found here.
+    pub(crate) held: UnsafeCell<*mut EndpointState>,
+    pub(crate) turns: Turns,
 }
 
-// SAFETY: `held` is touched only by the thread that `owner` names (see `Inside`), and `Held` is
-// Send.
+// SAFETY: `held` is touched only by the thread that `owner` names (see `Inside`), and
+// `EndpointState` is Send.
 unsafe impl Sync for Place {}
 
 impl Place {
@@ -48,9 +54,10 @@ impl Place {
             generation: AtomicU32::new(0),
             process: AtomicU64::new(0),
             owner: AtomicUsize::new(0),
-            serialized: AtomicBool::new(false),
+            threads: AtomicU8::new(0),
             busy: AtomicBool::new(false),
-            held: UnsafeCell::new(None),
+            held: UnsafeCell::new(core::ptr::null_mut()),
+            turns: Turns::new(),
         }
     }
 }
@@ -87,19 +94,40 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) enum Threads {
     Owner,
     Serialized,
+    Multiple,
+}
+
+const SERIALIZED: u8 = Threads::Serialized as u8;
+const MULTIPLE: u8 = Threads::Multiple as u8;
+
+impl Place {
+    /// Whether the endpoint is open, and here.
+    pub(crate) fn is(&self, endpoint: limic_endpoint) -> bool {
+        // SeqCst: besides the acquire of what came with it, see `Turns::take`.
+        u64::from(self.generation.load(Ordering::SeqCst)) == endpoint.id >> 32
+    }
+
+    #[inline(always)]
+    pub(crate) fn threads(&self) -> Threads {
+        match self.threads.load(Ordering::Relaxed) {
+            SERIALIZED => Threads::Serialized,
+            MULTIPLE => Threads::Multiple,
+            _ => Threads::Owner,
+        }
+    }
 }
 
 /// A number of the calling thread: not 0, and no other living thread has it. A thread that is made
 /// later may get the number of one that ended, with all that one owned; the two never run at once.
 #[inline(always)]
-fn this_thread() -> usize {
+pub(crate) fn this_thread() -> usize {
     // SAFETY: pthread_self has no preconditions.
     (unsafe { libc::pthread_self() }) as usize
 }
 
 /// Mark of an owner that ends. Numbers of threads are addresses of memory of theirs, so this bit is
 /// free.
-const ENDED: usize = 1;
+pub(crate) const ENDED: usize = 1;
 
 /// Marks what a thread owns when that ends.
 struct AtEnd;
@@ -152,15 +180,14 @@ pub(crate) fn insert(held: EndpointState, threads: Threads) -> Result<limic_endp
     let place = &TABLE[at];
     // SAFETY: the place is free: its generation is 0, so no call enters it, and `free` gave it to
     // this call alone.
-    unsafe { *place.held.get() = Some(Box::new(held)) };
+    unsafe { *place.held.get() = Box::into_raw(Box::new(held)) };
     place.process.store(process, Ordering::Relaxed);
-    let serialized = threads == Threads::Serialized;
-    place.serialized.store(serialized, Ordering::Relaxed);
-    let owner = if serialized {
-        0
-    } else {
+    place.threads.store(threads as u8, Ordering::Relaxed);
+    let owner = if threads == Threads::Owner {
         mark_at_end();
         this_thread()
+    } else {
+        0
     };
     place.owner.store(owner, Ordering::Relaxed);
     // Pairs with the acquire in `find`: who sees the generation sees the rest.
@@ -171,7 +198,7 @@ pub(crate) fn insert(held: EndpointState, threads: Threads) -> Result<limic_endp
 }
 
 #[inline(always)]
-fn find(endpoint: limic_endpoint) -> Result<&'static Place, Failure> {
+pub(crate) fn find(endpoint: limic_endpoint) -> Result<&'static Place, Failure> {
     let at = (endpoint.id as u32 as usize).wrapping_sub(1);
     let Some(place) = TABLE.get(at) else {
         return Err(unknown(endpoint));
@@ -189,7 +216,7 @@ fn find(endpoint: limic_endpoint) -> Result<&'static Place, Failure> {
 }
 
 #[cold]
-fn unknown(endpoint: limic_endpoint) -> Failure {
+pub(crate) fn unknown(endpoint: limic_endpoint) -> Failure {
     let text = if endpoint.id == 0 {
         "the endpoint's handle is 0: it was never opened, or the request is LIMIC_REQUEST_NULL"
     } else {
@@ -207,111 +234,42 @@ fn forked() -> Failure {
 }
 
 #[cold]
-fn other_thread(serialized: bool) -> Failure {
-    let text = if serialized {
-        "another thread is inside of a call of this endpoint: one at a time"
-    } else {
-        "another thread owns the endpoint; that one calls limic_endpoint_release or ends, this one limic_endpoint_adopt \
-         (or open it with LIMIC_THREADS_SERIALIZED)"
+pub(crate) fn other_thread(threads: Threads) -> Failure {
+    let text = match threads {
+        Threads::Owner => {
+            "another thread owns the endpoint; that one calls limic_endpoint_release or ends, this one limic_endpoint_adopt \
+             (or open it with LIMIC_THREADS_SERIALIZED or LIMIC_THREADS_MULTIPLE)"
+        }
+        Threads::Serialized => "another thread is inside of a call of this endpoint: one at a time",
+        Threads::Multiple => {
+            "another thread waits in a call of this endpoint, which cannot end yet"
+        }
     };
     Failure::new(LIMIC_ERR_THREAD, text)
 }
 
-/// A call that is inside of an endpoint.
-pub(crate) struct Inside {
-    place: &'static Place,
-}
-
-/// Lets this thread into an endpoint, or says why not.
-#[inline(always)]
-pub(crate) fn enter(endpoint: limic_endpoint) -> Result<Inside, Failure> {
-    let place = find(endpoint)?;
-    let me = this_thread();
-    // Relaxed: a thread that finds itself here has stored it itself.
-    if place.owner.load(Ordering::Relaxed) != me {
-        take_turn(place, endpoint, me)?;
-    }
-    if place.busy.load(Ordering::Relaxed) {
-        return Err(busy());
-    }
-    place.busy.store(true, Ordering::Relaxed);
-    // A signal handler of this thread must see the flag before this call touches anything.
-    core::sync::atomic::compiler_fence(Ordering::SeqCst);
-    Ok(Inside { place })
-}
-
-#[cold]
-fn busy() -> Failure {
-    Failure::new(
-        LIMIC_ERR_BUSY,
-        "this thread is inside of a call of the endpoint: signal handlers must not use it",
-    )
-}
-
-/// In the serialized mode: takes the endpoint for one call.
-#[inline]
-fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), Failure> {
-    let serialized = place.serialized.load(Ordering::Relaxed);
-    // An owner that ends, but is not gone: what runs last in a thread may close what the thread has
-    // opened.
-    let given_up = if serialized { 0 } else { me | ENDED };
-    // Acquire: pairs with the release in `drop`, `release` and `remove`.
-    if place
-        .owner
-        .compare_exchange(given_up, me, Ordering::Acquire, Ordering::Relaxed)
-        .is_err()
-    {
-        return Err(other_thread(serialized));
-    }
-    // It may have been closed, and even opened anew, since `find`.
-    if u64::from(place.generation.load(Ordering::Acquire)) != endpoint.id >> 32 {
-        give_up(place, me);
-        return Err(unknown(endpoint));
-    }
-    Ok(())
-}
-
-/// Undoes the taking of a place that is another endpoint's by now, unless that has an owner of its
-/// own already.
-#[cold]
-fn give_up(place: &Place, me: usize) {
-    let _taken_by_another =
-        place
-            .owner
-            .compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed);
-}
-
-impl Inside {
-    #[inline(always)]
-    pub(crate) fn held(&mut self) -> Result<&mut EndpointState, Failure> {
-        // SAFETY: this thread owns the place and `busy` keeps its other calls out, so this is the
-        // only reference.
-        let held = unsafe { &mut *self.place.held.get() };
-        held.as_deref_mut().ok_or_else(|| {
-            Failure::new(LIMIC_ERR_ENDPOINT, "the endpoint is being opened or closed")
-        })
-    }
-}
-
-impl Drop for Inside {
-    #[inline(always)]
-    fn drop(&mut self) {
-        core::sync::atomic::compiler_fence(Ordering::SeqCst);
-        self.place.busy.store(false, Ordering::Relaxed);
-        if self.place.serialized.load(Ordering::Relaxed) {
-            // Pairs with the acquire in `take_turn` of the next call.
-            self.place.owner.store(0, Ordering::Release);
-        }
-    }
-}
-
-/// Takes an endpoint out; its handle is void from then on. The thread owns it.
-pub(crate) fn remove(endpoint: limic_endpoint) -> Result<Box<EndpointState>, Failure> {
+/// Takes an endpoint out; its handle is void from then on. The thread owns it. `at_once`: the
+/// process ends now, and calls of other threads that wait never come back.
+pub(crate) fn remove(
+    endpoint: limic_endpoint,
+    at_once: bool,
+) -> Result<Box<EndpointState>, Failure> {
     let inside = enter(endpoint)?;
     let place = inside.place;
-    // SAFETY: as in `held`.
-    let held = unsafe { (*place.held.get()).take() };
-    place.generation.store(0, Ordering::Release);
+    let is_awaited = place.turns.are_awaited();
+    if is_awaited && !at_once {
+        return Err(other_thread(place.threads()));
+    }
+    // SAFETY: this thread owns the place, and does not use what `inside` gives any more; `insert`
+    // has made it of a box, which nobody has taken since: `enter` has found it.
+    let held = unsafe { Box::from_raw(place.held.get().replace(core::ptr::null_mut())) };
+    if is_awaited {
+        core::mem::forget(inside);
+        return Ok(held);
+    }
+    // In this order: see `Turns::take`.
+    place.generation.store(0, Ordering::SeqCst);
+    place.turns.call_all();
     drop(inside);
     place.owner.store(0, Ordering::Release);
     let mut free = FREE.lock();
@@ -319,7 +277,7 @@ pub(crate) fn remove(endpoint: limic_endpoint) -> Result<Box<EndpointState>, Fai
     let next = ((endpoint.id >> 32) as u32).wrapping_add(1).max(1);
     free.returned.push((at, next));
     drop(free);
-    held.ok_or_else(|| unknown(endpoint))
+    Ok(held)
 }
 
 /// Gives the endpoint up, so that another thread can take it.
@@ -327,8 +285,10 @@ pub(crate) fn release(endpoint: limic_endpoint) -> Result<(), Failure> {
     let inside = enter(endpoint)?;
     let place = inside.place;
     drop(inside);
-    // Pairs with the acquire in `adopt`.
-    place.owner.store(0, Ordering::Release);
+    if place.threads() == Threads::Owner {
+        // Pairs with the acquire in `adopt`.
+        place.owner.store(0, Ordering::Release);
+    }
     Ok(())
 }
 
@@ -336,7 +296,7 @@ pub(crate) fn release(endpoint: limic_endpoint) -> Result<(), Failure> {
 pub(crate) fn adopt(endpoint: limic_endpoint) -> Result<(), Failure> {
     let place = find(endpoint)?;
     let me = this_thread();
-    if place.serialized.load(Ordering::Relaxed) || place.owner.load(Ordering::Relaxed) == me {
+    if place.threads() != Threads::Owner || place.owner.load(Ordering::Relaxed) == me {
         return Ok(());
     }
     mark_at_end();
@@ -346,8 +306,8 @@ pub(crate) fn adopt(endpoint: limic_endpoint) -> Result<(), Failure> {
         .fetch_update(Ordering::Acquire, Ordering::Relaxed, |owner| {
             (owner == 0 || owner & ENDED != 0).then_some(me)
         })
-        .map_err(|_| other_thread(false))?;
-    if u64::from(place.generation.load(Ordering::Acquire)) != endpoint.id >> 32 {
+        .map_err(|_| other_thread(Threads::Owner))?;
+    if !place.is(endpoint) {
         give_up(place, me);
         return Err(unknown(endpoint));
     }

@@ -3,8 +3,8 @@
 use core::ffi::{c_int, c_void};
 
 use libc::iovec;
-use limic::Peer;
 use limic::raw::{RawSlice, RawSliceMut};
+use limic::{Peer, Selector};
 
 use crate::arguments::{bytes, label, output, room, selector, too_long};
 use crate::errors::Failure;
@@ -115,10 +115,26 @@ pub unsafe extern "C" fn limic_irecvv(
     context: u32,
     request: *mut limic_request,
 ) -> c_int {
+    let selector = || selector(source, tag, context);
+    // SAFETY: the caller's promise.
+    unsafe { start_receive(endpoint, pieces, count, selector, request) }
+}
+
+/// Starts a receive.
+///
+/// # Safety
+/// As [`limic_irecvv`].
+pub(crate) unsafe fn start_receive(
+    endpoint: limic_endpoint,
+    pieces: *const iovec,
+    count: c_int,
+    selector: impl FnOnce() -> Result<Selector, Failure>,
+    request: *mut limic_request,
+) -> c_int {
     inside(endpoint, |held| {
         // SAFETY: the caller's promise.
         unsafe { to_fill(pieces, count, &mut held.rooms) }?;
-        let selector = selector(source, tag, context)?;
+        let selector = selector()?;
         // SAFETY: the caller's promise.
         let request = unsafe { output(request, "request") }?;
         // SAFETY: writable until the operation is done, by the caller's promise.

@@ -2,11 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use limic::Selector;
 use limic::raw::{poll_before, poll_until};
-use limic::{Endpoint, Selector};
 
+use crate::endpoint_state::EndpointState;
+use crate::entry::Inside;
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_TIMEOUT;
+use crate::turns;
 
 /// As a time-out: wait without end. Any negative number means the same.
 pub const LIMIC_FOREVER: i64 = -1;
@@ -36,14 +39,20 @@ impl Patience {
 
 /// Asks until there is an answer or the time is over. Each question makes progress.
 pub(crate) fn until<T>(
-    raw: &dyn Endpoint,
+    held: &mut Inside,
     patience: Patience,
-    mut ask: impl FnMut() -> Result<Option<T>, Failure>,
+    mut ask: impl FnMut(&EndpointState) -> Result<Option<T>, Failure>,
 ) -> Result<T, Failure> {
-    let answer = match patience {
-        Patience::Look => ask(),
-        Patience::Until(deadline) => poll_before(raw, Some(deadline), ask),
-        Patience::Forever => poll_before(raw, None, ask),
+    let deadline = match patience {
+        Patience::Look => return ask(held)?.ok_or_else(late),
+        Patience::Until(deadline) => Some(deadline),
+        Patience::Forever => None,
+    };
+    let answer = if held.is_shared() {
+        turns::until(held, deadline, ask)
+    } else {
+        let held: &EndpointState = held;
+        poll_before(held.raw(), deadline, || ask(held))
     };
     answer?.ok_or_else(late)
 }
@@ -51,15 +60,16 @@ pub(crate) fn until<T>(
 /// As [`until`], for a message that `call` looks for: without a time limit, it is said if it takes
 /// long.
 pub(crate) fn until_message<T>(
-    raw: &dyn Endpoint,
+    held: &mut Inside,
     patience: Patience,
     (call, selector): (&'static str, &Selector),
-    mut ask: impl FnMut() -> limic::Result<Option<T>>,
+    mut ask: impl FnMut(&EndpointState) -> limic::Result<Option<T>>,
 ) -> Result<T, Failure> {
-    match patience {
-        Patience::Forever => Ok(poll_until(raw, call, selector, ask)?),
-        _ => until(raw, patience, || Ok(ask()?)),
+    if patience == Patience::Forever && !held.is_shared() {
+        let held: &EndpointState = held;
+        return Ok(poll_until(held.raw(), call, selector, || ask(held))?);
     }
+    until(held, patience, |held| Ok(ask(held)?))
 }
 
 #[cold]

@@ -7,6 +7,7 @@ use limic::{Endpoint, World};
 
 use crate::arguments::output;
 use crate::endpoint_state::{EndpointState, Kind};
+use crate::entry::enter;
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_NOT_WORLD;
 use crate::ffi_guard::{broken, guarded, inside};
@@ -153,12 +154,12 @@ pub extern "C" fn limic_world_barrier(endpoint: limic_endpoint) -> c_int {
 /// valid, misuse.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
-    let looked = guarded(|| job(table::enter(endpoint)?.held()?).map(|_| ()));
+    let looked = guarded(|| job(&*enter(endpoint)?).map(|_| ()));
     if looked != 0 {
         return looked;
     }
     guarded(|| {
-        let held = table::remove(endpoint)?;
+        let held = table::remove(endpoint, false)?;
         if held.broken {
             // It takes part in nothing any more, and the other ranks must not wait for it.
             held.into_kind(drop)?;
@@ -177,7 +178,9 @@ pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
 
 /// Ends the whole job: every rank is killed, and the launcher returns `code`. Does not return,
 /// unless the handle is no world, or another thread owns it (`LIMIC_ERR_THREAD`). Waits for no
-/// peer; an endpoint that failed (`LIMIC_ERR_INTERNAL`) does it too.
+/// peer, but for calls that keep other threads out (`LIMIC_THREADS_MULTIPLE`): beside a barrier
+/// that may hang, end the process instead. An endpoint that failed (`LIMIC_ERR_INTERNAL`) does it
+/// too.
 ///
 /// - `message`: what the launcher is to print; may be NULL.
 ///
@@ -189,7 +192,7 @@ pub unsafe extern "C" fn limic_world_abort(
     code: c_int,
     message: *const c_char,
 ) -> c_int {
-    let looked = guarded(|| job(table::enter(endpoint)?.held()?).map(|_| ()));
+    let looked = guarded(|| job(&*enter(endpoint)?).map(|_| ()));
     if looked != 0 {
         return looked;
     }
@@ -201,7 +204,7 @@ pub unsafe extern "C" fn limic_world_abort(
             let text = unsafe { CStr::from_ptr(message) };
             text.to_string_lossy().into_owned()
         };
-        match table::remove(endpoint)?.into_kind_at_once() {
+        match table::remove(endpoint, true)?.into_kind_at_once() {
             Kind::HybridWorld(world) => world.abort(code, &text),
             Kind::ShmWorld(world) => world.abort(code, &text),
             Kind::KernelWorld(world) => world.abort(code, &text),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The files with the C interface, in the order of the header.
-const SOURCES: [&str; 18] = [
+const SOURCES: [&str; 20] = [
     "errors",
     "handles",
     "arguments",
@@ -19,11 +19,13 @@ const SOURCES: [&str; 18] = [
     "requests",
     "request_lists",
     "probe",
+    "tagged",
     "buffers",
     "loans",
     "regions",
     "progress",
     "counters",
+    "log",
 ];
 
 /// Columns of the header.
@@ -109,7 +111,11 @@ fn lay_out(made: &str) -> String {
                     break;
                 }
                 let text = line.trim_start().trim_start_matches('*');
-                comment.push(text.strip_prefix(' ').unwrap_or(text).replace('`', ""));
+                let text = text.strip_prefix(' ').unwrap_or(text);
+                comment.push(match text.starts_with("```") {
+                    true => FENCE.to_owned(),
+                    false => text.replace('`', ""),
+                });
             }
             let next = lines.peek().copied().unwrap_or_default();
             let title = titles
@@ -120,11 +126,14 @@ fn lay_out(made: &str) -> String {
                 let _ = writeln!(out, "/* ---- {title} {rule} */\n");
             }
             out += &filled(&comment, indent);
+        } else if let Some(version) = line.strip_prefix("#define LIMIC_VERSION ") {
+            let number: u32 = version.parse().expect("the version is a number");
+            let _ = writeln!(out, "#define LIMIC_VERSION {number:#010x}");
         } else if line.starts_with("#define LIMIC_") {
             let line = line
                 .replace(" 4294967295", " UINT32_MAX")
                 .replace(" 4294967294", " (UINT32_MAX - 1)")
-                .replace(" 65536", " 0x00010000")
+                .replace(" 18446744069414584319ull", " UINT64_C(0xfffffffeffffffff)")
                 .replace(" -1", " (-1)");
             out += &line;
             out.push('\n');
@@ -155,12 +164,24 @@ fn wrapped(line: &str) -> String {
     out + "\n"
 }
 
-/// A comment: paragraphs and list entries, filled to the width.
+/// Stands before and after the lines of an example.
+const FENCE: &str = "\u{c}";
+
+/// A comment: paragraphs and list entries, filled to the width, and examples as they are.
 fn filled(comment: &[String], indent: &str) -> String {
     let mut pieces: Vec<String> = Vec::new();
     let mut fresh = true;
     let mut promise = false;
+    let mut example = false;
     for line in comment {
+        if line == FENCE {
+            example = !example;
+            continue;
+        }
+        if example {
+            pieces.push(format!("    {line}"));
+            continue;
+        }
         let line = line.trim();
         if line == "# Safety" {
             promise = true;
@@ -192,6 +213,10 @@ fn filled(comment: &[String], indent: &str) -> String {
     for piece in &pieces {
         if piece.is_empty() {
             let _ = writeln!(out, "{indent} *");
+            continue;
+        }
+        if piece.starts_with("    ") {
+            let _ = writeln!(out, "{}", format!("{indent} * {piece}").trim_end());
             continue;
         }
         let hang = if piece.starts_with("- ") { "  " } else { "" };

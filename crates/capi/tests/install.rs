@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use stage::{stage, succeed, xtask};
+use stage::{root, stage, succeed, xtask};
 
 #[test]
 fn each_subcommand_has_a_man_page() {
@@ -29,6 +29,66 @@ fn each_subcommand_has_a_man_page() {
             main.contains(&format!("limic\\-{name}(1)")),
             "{name}: {main}"
         );
+    }
+}
+
+/// A page for each function of the header, with which groff finds no fault.
+#[test]
+fn each_function_of_the_header_has_a_man_page() {
+    let stage = stage();
+    let header = fs::read_to_string(stage.prefix.join("include/limic.h")).expect("limic.h");
+    let pages = stage.prefix.join("share/man/man3");
+    let map = include_str!("../limic.map");
+    let names = map.lines().filter_map(|line| line.trim().strip_suffix(';'));
+    let names = names.filter(|name| name.starts_with("limic_"));
+    let paths: Vec<_> = names
+        .chain(["limic"])
+        .map(|name| pages.join(format!("{name}.3")))
+        .collect();
+    assert!(
+        paths.len() > 60 && header.contains("limic_send("),
+        "{paths:?}"
+    );
+    for path in &paths {
+        let page = fs::read_to_string(path).unwrap_or_else(|why| panic!("{path:?}: {why}"));
+        let parts = [".SH NAME", ".SH SYNOPSIS", "#include <limic.h>"];
+        assert!(parts.iter().all(|part| page.contains(part)), "{page}");
+    }
+    if Command::new("groff").arg("--version").output().is_err() {
+        println!("SKIPPED: groff is not in PATH");
+        return;
+    }
+    let mut look = Command::new("groff");
+    look.args(["-man", "-ww", "-z", "-Tutf8"]).args(&paths);
+    let output = stage::finish(&mut look);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}
+
+/// A project of CMake's finds both libraries in an installation that was moved.
+#[test]
+fn cmake_finds_the_libraries() {
+    if Command::new("cmake").arg("--version").output().is_err() {
+        println!("SKIPPED: cmake is not in PATH");
+        return;
+    }
+    let stage = stage();
+    let folder = tempfile::tempdir().expect("a folder");
+    let moved = folder.path().join("moved");
+    let mut copy = Command::new("cp");
+    succeed(copy.arg("-a").arg(&stage.prefix).arg(&moved));
+    let project = root().join("crates/capi");
+    let built = folder.path().join("built");
+    let mut configure = Command::new("cmake");
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", moved.display()));
+    let hello = project.join("examples/hello.c");
+    configure.arg(format!("-DHELLO={}", hello.display()));
+    configure.arg("-S").arg(project.join("tests/cmake"));
+    succeed(configure.arg("-B").arg(&built));
+    succeed(Command::new("cmake").arg("--build").arg(&built));
+    for program in ["hello", "hello-static"] {
+        let printed = succeed(&mut Command::new(built.join(program)));
+        assert_eq!(printed, "rank 0 of 1 got 'hello from rank 0' from rank 0\n");
     }
 }
 

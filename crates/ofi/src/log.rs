@@ -4,9 +4,9 @@ use core::ffi::{c_char, c_int};
 use core::fmt;
 use std::ffi::CString;
 
+use limic_ffi::text_of;
 use limic_shm::process::ValueHere;
 
-use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
@@ -135,24 +135,8 @@ impl Subscriber for Lines {
     fn record(&self, _: &Id, _: &Record<'_>) {}
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn event(&self, event: &Event<'_>) {
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        write(level_of(event.metadata()), &text.0);
+        write(level_of(event.metadata()), &text_of(event));
     }
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
-}
-
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        use fmt::Write;
-        let separator = if self.0.is_empty() { "" } else { ", " };
-        // Writing to a string cannot fail.
-        let _ = match field.name() {
-            "message" => write!(self.0, "{separator}{value:?}"),
-            name => write!(self.0, "{separator}{name}: {value:?}"),
-        };
-    }
 }

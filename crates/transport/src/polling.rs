@@ -95,3 +95,16 @@ pub(crate) fn within<E: Endpoint + ?Sized>(
     let answer: Result<_, Infallible> = poll_within(endpoint, timeout, || Ok(ask().then_some(())));
     matches!(answer, Ok(Some(())))
 }
+
+/// The longest sleep without looking around: a guard against a peer that meddles with the wake-up
+/// flag, not something that anybody waits for. In simulations, and in tests of the debug build that
+/// ask for it, it is none: a wake-up that is lost has to show.
+#[must_use]
+pub fn longest_sleep() -> Duration {
+    let is_test = || std::env::var_os("TEST_LIMIC_WAKE_UPS").is_some();
+    if cfg!(limic_sim) || cfg!(debug_assertions) && is_test() {
+        Duration::from_secs(86_400)
+    } else {
+        Duration::from_millis(250)
+    }
+}

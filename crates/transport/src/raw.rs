@@ -13,7 +13,7 @@ mod runtime;
 use crate::Peer;
 use crate::error::Outcome;
 
-pub use crate::polling::{poll_before, poll_until};
+pub use crate::polling::{longest_sleep, poll_before, poll_until};
 #[doc(inline)]
 pub use limic_shm::bytes::{RawSlice, RawSliceMut};
 pub use loans::{Hold, Loans, RawLoan, RawLoaned};

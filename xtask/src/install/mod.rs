@@ -1,8 +1,9 @@
-//! `cargo xtask install` and `uninstall`: the command, its manual, the libraries for C, the
-//! libfabric provider and the udev rule, below a prefix.
+//! `cargo xtask install` and `uninstall`: the command, the libraries for C, the manuals of both,
+//! the libfabric provider and the udev rule, below a prefix.
 
 pub(crate) mod library;
 mod loader;
+mod pages;
 mod tree;
 
 use std::fs;

@@ -46,6 +46,34 @@ int main(void)
         CHECK(statuses[at].later[0] == 0 && statuses[at].later[2] == 0);
     }
 
+    /* Of version 1.0: no more than what that one had is written. */
+    memset(statuses, 0xee, sizeof statuses);
+    statuses[0].now.size = offsetof(limic_status, immediate);
+    CHECK(statuses[0].now.size == 32);
+    OK(limic_send(endpoint, "y", 1, me, 8, 1));
+    OK(limic_recv(endpoint, inbox, 1, me, 8, 1, &statuses[0].now));
+    CHECK(statuses[0].now.length == 1 && statuses[0].now.size == 32);
+    CHECK(statuses[0].now.immediate == 0xeeeeeeeeeeeeeeee);
+
+    struct {
+        char bytes[32];
+    } old[4];
+    uint32_t size = sizeof old[0];
+    memset(old, 0xee, sizeof old);
+    memcpy(old, &size, sizeof size);
+    for (uint32_t at = 0; at < 4; at++) {
+        OK(limic_irecv(endpoint, &inbox[at], 1, me, at, 1, &requests[at]));
+        OK(limic_send(endpoint, "efgh" + at, 1, me, at, 1));
+    }
+    OK(limic_wait_all(4, requests, LIMIC_FOREVER, (limic_status *)(void *)old));
+    for (uint32_t at = 0; at < 4; at++) {
+        uint64_t length;
+        uint32_t tag;
+        memcpy(&tag, old[at].bytes + offsetof(limic_status, tag), sizeof tag);
+        memcpy(&length, old[at].bytes + offsetof(limic_status, length), sizeof length);
+        CHECK(tag == at && length == 1 && inbox[at] == "efgh"[at]);
+    }
+
     /* Too small, or not set: nothing is consumed. */
     limic_status small = LIMIC_STATUS_INIT;
     OK(limic_send(endpoint, "x", 1, me, 9, 1));

@@ -32,7 +32,7 @@ pub(crate) enum Language {
     Sanitized,
     /// C11 as a user compiles it.
     C,
-    /// The same source as C++17.
+    /// The same source as C++11.
     Cpp,
     /// C11, linked with the static library.
     Static,
@@ -142,7 +142,7 @@ pub(crate) fn missing(language: Language) -> Option<String> {
             .is_ok_and(|status| status.success());
     let what = match language {
         Language::Sanitized => "with -fsanitize=address,undefined",
-        Language::Cpp => "as C++17",
+        Language::Cpp => "as C++11",
         Language::C | Language::Static => "as C11",
     };
     (!works).then(|| format!("{compiler} builds no programs {what} here"))
@@ -167,7 +167,7 @@ impl Language {
                 "-fno-sanitize-recover=all",
             ],
             Self::C | Self::Static => &["-std=c11", "-O2"],
-            Self::Cpp => &["-x", "c++", "-std=c++17", "-O1"],
+            Self::Cpp => &["-x", "c++", "-std=c++11", "-O1"],
         }
     }
 }
@@ -183,12 +183,25 @@ impl Stage {
 
     /// Compiles a program. Every warning is an error.
     pub(crate) fn compile(&self, source: &Path, package: &str, language: Language) -> PathBuf {
+        self.compile_with(source, package, language, &[])
+    }
+
+    /// Compiles a program, with more arguments.
+    pub(crate) fn compile_with(
+        &self,
+        source: &Path,
+        package: &str,
+        language: Language,
+        extra: &[&str],
+    ) -> PathBuf {
         let name = source.file_stem().expect("a source has a name");
-        let program = format!("{package}-{}-{language:?}", name.to_string_lossy());
+        // One that is compiled otherwise is another program.
+        let other = if extra.is_empty() { "" } else { "-other" };
+        let program = format!("{package}-{}-{language:?}{other}", name.to_string_lossy());
         let program = self.programs.join(program);
         let mut command = Command::new(language.compiler());
         command.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-D_GNU_SOURCE"]);
-        command.args(language.flags()).arg(source);
+        command.args(language.flags()).args(extra).arg(source);
         if language == Language::Cpp {
             // What follows are libraries and no sources.
             command.args(["-x", "none"]);

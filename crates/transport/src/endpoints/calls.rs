@@ -58,6 +58,9 @@ macro_rules! calls {
                 fn is_done(&self, request: RequestId) -> bool {
                     self.0.engine.read(|engine| engine.$($table).+.is_over(request))
                 }
+                fn news(&self) -> u64 {
+                    self.0.engine.read(|engine| engine.news())
+                }
                 #[inline(always)]
                 fn wait(&self, request: RequestId) -> Outcome {
                     self.0.engine.enter(move |engine| engine.wait(request))

@@ -12,15 +12,7 @@ use super::patience::{self, Awaited};
 use super::peer::sockets::TIMER;
 use super::progress::work;
 use crate::counters::Event;
-
-/// The longest sleep without looking around: a guard against a peer that meddles with the wake-up
-/// flag, not something that anybody waits for.
-const LONGEST_SLEEP: Duration = if cfg!(limic_sim) {
-    // A wake-up that is lost has to show.
-    Duration::from_secs(86_400)
-} else {
-    Duration::from_millis(250)
-};
+use crate::polling::longest_sleep;
 
 impl Engine {
     /// Makes progress until `done` has an answer.
@@ -132,7 +124,7 @@ impl Engine {
 
     /// As [`arm`](Self::arm), for a caller that sleeps on the event set's descriptor without a
     /// limit. A timer makes the descriptor readable in time for what nobody rings for, and after
-    /// [`LONGEST_SLEEP`] in any case.
+    /// [`longest_sleep`] in any case.
     pub(crate) fn arm_for_poll(&mut self) -> bool {
         self.ensure_own();
         let another_polls = self.cx.wakeup.poller.disarm();
@@ -158,7 +150,7 @@ impl Engine {
             return false;
         }
         let must_look = work::longest_sleep(&self.cx);
-        let after = must_look.unwrap_or(LONGEST_SLEEP);
+        let after = must_look.unwrap_or_else(longest_sleep);
         let timer = self
             .cx
             .wakeup
@@ -186,7 +178,7 @@ impl Engine {
         if self.cx.requests.completed() != completed || !self.arm() {
             return;
         }
-        let longest = work::longest_sleep(&self.cx).unwrap_or(LONGEST_SLEEP);
+        let longest = work::longest_sleep(&self.cx).unwrap_or_else(longest_sleep);
         let timeout = timeout.unwrap_or(longest).min(longest);
         self.cx.counters.event(Event::Sleeps);
         if connections::poll(&mut self.cx, Some(timeout)) {

@@ -69,6 +69,15 @@ impl KernelEngine {
         Some(self.wait_until(Awaited::OneOf(ids), |engine| engine.requests.take_any(ids)))
     }
 
+    /// Both only grow, so their sum is another one if either is.
+    pub(super) fn news(&self) -> u64 {
+        let arrivals = self
+            .module
+            .as_ref()
+            .map_or(0, |module| module.seen.arrivals);
+        self.requests.completed().wrapping_add(arrivals.into())
+    }
+
     /// Tests one request.
     pub(super) fn test(&mut self, id: RequestId) -> Option<Outcome> {
         if !self.requests.is_over(id) {

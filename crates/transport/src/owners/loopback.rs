@@ -106,6 +106,9 @@ impl Requests for Loopback {
         let slot = state.slot(request);
         slot.is_none_or(|slot| state.table().is_done(slot))
     }
+    fn news(&self) -> u64 {
+        self.state().table().completed()
+    }
     fn wait(&self, request: RequestId) -> Outcome {
         loop {
             let moved = self.progress();

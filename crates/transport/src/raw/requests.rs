@@ -16,6 +16,10 @@ pub trait Requests: Debug + Send + Sealed {
     /// Whether the request is done, without progress and without freeing it.
     fn is_done(&self, request: RequestId) -> bool;
 
+    /// A number that is another one after an operation is done or a message has come before its
+    /// receive. No progress.
+    fn news(&self) -> u64;
+
     /// Makes progress until the request is done, and frees it. Spins, then yields, then sleeps.
     fn wait(&self, request: RequestId) -> Outcome;
 

@@ -49,6 +49,12 @@ impl Engine {
         Some(found)
     }
 
+    /// Both only grow, so their sum is another one if either is.
+    pub(crate) fn news(&self) -> u64 {
+        let kept = u64::from(self.cx.matching.kept());
+        self.cx.requests.completed().wrapping_add(kept)
+    }
+
     /// Tests one request.
     #[inline]
     pub(crate) fn test(&mut self, id: RequestId) -> Option<Outcome> {
@@ -81,6 +87,8 @@ impl Engine {
 
     pub(crate) fn cancel(&mut self, id: RequestId) -> Result<()> {
         cancel::cancel(&mut self.cx, id)?;
+        // It may be over now, and another thread may poll for it.
+        self.cx.wakeup.poller.notify();
         // The receiver answers: who cancels one send after the other takes the answers in between,
         // since only so many may wait (`outbox::answer`).
         self.progress();
