@@ -262,6 +262,7 @@ fn run(seed: u64, trace: bool) -> (Option<String>, Counts) {
     run.board.reached = vec![0; processes];
     run.board.keys = vec![0; processes];
     run.board.sent_as = vec![0; script.messages.len()];
+    run.board.words = vec![None; script.messages.len()];
     for process in 0..processes {
         let script = Rc::clone(&script);
         let hostile = script.hostile[process];

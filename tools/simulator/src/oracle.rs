@@ -24,7 +24,7 @@ pub(crate) fn arrived(
             && message.to == to
             && message.tag == status.tag.0
             && message.len == bytes.len()
-            && status.immediate.is_none_or(|word| word == *index as u64)
+            && status.immediate == sim.board.words[*index]
             && bytes
                 .iter()
                 .enumerate()

@@ -190,6 +190,8 @@ pub(crate) struct Board {
     pub(crate) flooded: Option<usize>,
     /// For each message, how many sends had been made when it was last sent.
     pub(crate) sent_as: Vec<u64>,
+    /// For each message, the word that it was last sent with.
+    pub(crate) words: Vec<Option<u64>>,
 }
 
 /// A message that a receive took.

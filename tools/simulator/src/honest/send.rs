@@ -68,6 +68,7 @@ impl Honest<'_> {
         sim::with(|sim| {
             sim.counts.sent += 1;
             sim.board.sent_as[index] = sim.counts.sent;
+            sim.board.words[index] = None;
         });
         if message.loan
             && let Ok(loan) = self.endpoint.borrow_loan(message.len)
@@ -100,6 +101,7 @@ impl Honest<'_> {
         let slices = if one_in(4) { &pieces[..] } else { &whole[..] };
         // Shorter ones may look like others.
         let immediate = (bytes.len() >= 8 && one_in(2)).then_some(index as u64);
+        sim::with(|sim| sim.board.words[index] = immediate);
         let options = SendOptions {
             immediate,
             ..SendOptions::default()

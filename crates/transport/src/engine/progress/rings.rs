@@ -93,7 +93,14 @@ impl ReceiveRings {
                         }
                     }
                     Ok(Some(record)) => {
-                        dispatch::on_record(cx, input.peer, record.kind, record.tag, &record);
+                        let (kind, tag) = (record.kind, record.tag);
+                        if cx.matching.is_over_budget()
+                            && frame::is_message(kind)
+                            && !cx.matching.finds_posted(&cx.requests, input.peer, tag)
+                        {
+                            taken = taken.max(BATCH - FEW);
+                        }
+                        dispatch::on_record(cx, input.peer, kind, tag, &record);
                     }
                     Ok(None) => {
                         input.idle |= taken == 0;
