@@ -50,8 +50,9 @@ pub(crate) use samples::Spread;
 use schedule::Schedule;
 pub(crate) use shm_cleanup::Before;
 use state::{Stamp, State};
-use subject::Subject;
 pub(crate) use subject::program as limic;
+use subject::{LIMIC, Subject};
+use targets::Against;
 
 /// The layers to compare, and the extent of the comparison.
 #[derive(Debug, clap::Args)]
@@ -318,8 +319,10 @@ fn field(comparison: Comparison, wanted: &[Wanted], cpus: &[usize; 2]) -> Result
     for line in &field.missing {
         console::detail(&format_args!("could not be had: {line}"));
     }
-    // limic and the floor alone are no comparison.
-    if field.subjects.len() < 3 && field.duels.is_empty() {
+    // limic and its yardsticks alone are no comparison.
+    let mut names = field.subjects.iter().map(Subject::name);
+    let peers = names.any(|name| name != LIMIC && Against::Best.includes(name));
+    if !peers && field.duels.is_empty() {
         let list = field.missing.join("\n");
         return Err(Failure::Missing(format!(
             "there is nothing to compare with:\n{list}"

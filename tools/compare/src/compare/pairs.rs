@@ -68,7 +68,8 @@ fn exchange(
 ) -> Result<Ended, String> {
     let port = free_port().map_err(|why| format!("no free port: {why}"))?;
     let port = port.to_string();
-    let iterations = iterations(tool, pattern, bytes, seconds);
+    let speed = usual_speed(tool, machines.is_some());
+    let iterations = iterations(speed, pattern, bytes, seconds);
     let command = |node| match machines {
         Some(machines) => machines.namespaces().command(node, tool.program()),
         None => Command::new(tool.program()),
@@ -129,13 +130,23 @@ fn exchange(
     Ok(ended)
 }
 
-/// The number of messages, or round trips, that takes about `seconds`, by the usual speed of these
-/// layers.
-fn iterations(tool: Tool, pattern: Pattern, bytes: u64, seconds: f64) -> u64 {
-    let (overhead, per_second) = match tool {
+/// Seconds that a layer usually takes for a message, and bytes that it moves in one.
+fn usual_speed(tool: Tool, over_tcp: bool) -> (f64, f64) {
+    match tool {
+        _ if over_tcp => (20e-6, 2e9),
         Tool::Ucx => (0.15e-6, 9e9),
         Tool::Libfabric => (2e-6, 3.5e9),
-    };
+    }
+}
+
+/// The number of messages, or round trips, that takes about `seconds` at so many seconds a message
+/// and bytes a second.
+fn iterations(
+    (overhead, per_second): (f64, f64),
+    pattern: Pattern,
+    bytes: u64,
+    seconds: f64,
+) -> u64 {
     let one_way = overhead + bytes as f64 / per_second;
     let each = if pattern == Pattern::Latency {
         2.0 * one_way
@@ -221,7 +232,7 @@ mod tests {
 
     #[test]
     fn longer_messages_are_fewer() {
-        let of = |bytes| iterations(Tool::Ucx, Pattern::Latency, bytes, 0.03);
+        let of = |bytes| iterations(usual_speed(Tool::Ucx, false), Pattern::Latency, bytes, 0.03);
         assert!(of(8) > 50_000 && of(4 << 20) >= 20 && of(4 << 20) < 100);
     }
 }

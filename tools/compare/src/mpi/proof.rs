@@ -87,7 +87,9 @@ fn line(text: &str) -> Option<(u32, Moved)> {
         read,
         wrote,
         atomics,
-        inside: !paths.iter().all(is_network),
+        inside: paths
+            .iter()
+            .any(|path| *path != "self" && !is_network(path)),
         between: paths.iter().any(is_network),
     };
     Some((u32::try_from(process).ok()?, moved))

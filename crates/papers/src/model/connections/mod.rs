@@ -38,7 +38,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u32).range(0..=16_384))]
     pairs: u32,
 
-    /// Endpoints to connect to each other over TCP; 0 measures nothing
+    /// Endpoints to connect to each other over TCP; fewer than 3 measure nothing
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(0..=256))]
     endpoints: u32,
 

@@ -67,7 +67,7 @@ pub(super) struct Tcp {
 impl Tcp {
     pub(super) fn of(processes: &[u32], endpoints: u32) -> Self {
         let measured = match endpoints {
-            0 => Err("not asked for (--endpoints 0)".to_owned()),
+            0..3 => Err(format!("not asked for (--endpoints {endpoints})")),
             _ => measure(endpoints),
         };
         let (measured, not_measured) = match measured {
