@@ -49,6 +49,7 @@ macro_rules! constants {
 fn structures() -> Vec<Fact> {
     let mut all = facts! {
         fid { fclass, context, ops }
+        fi_context2 { internal }
         fi_ops { size, close, bind, control, ops_open, tostr, ops_set }
         fi_provider { version, fi_version, context, name, getinfo, fabric, cleanup }
         fi_tx_attr { caps, mode, op_flags, msg_order, comp_order, inject_size, size, iov_limit, rma_iov_limit, tclass }
@@ -239,13 +240,9 @@ fn numbers() -> Vec<Fact> {
         ("FI_GETWAITOBJ", command::GETWAITOBJ as u64),
         ("FI_DOUBLE_COMPLEX", 11),
         ("FI_UINT128", 15),
-        ("FI_MSWAP", crate::atomic::reduction::op::MSWAP.into()),
-        ("FI_CSWAP", crate::atomic::reduction::op::CSWAP.into()),
-        ("FI_ATOMIC_READ", crate::atomic::reduction::op::READ.into()),
-        (
-            "sizeof(struct fi_context2)",
-            size_of::<crate::node::Node>() as u64,
-        ),
+        ("FI_MSWAP", op::MSWAP.into()),
+        ("FI_CSWAP", op::CSWAP.into()),
+        ("FI_ATOMIC_READ", op::READ.into()),
     ];
     all.extend(named.map(|(name, value)| Fact {
         expression: format!("(uint64_t) {name}"),
