@@ -5,6 +5,14 @@ use core::ffi::{c_char, c_int, c_void};
 use super::fid;
 
 #[repr(C)]
+#[derive(Clone, Copy)]
+pub struct fi_cq_msg_entry {
+    pub op_context: *mut c_void,
+    pub flags: u64,
+    pub len: usize,
+}
+
+#[repr(C)]
 pub struct fi_cq_tagged_entry {
     pub op_context: *mut c_void,
     pub flags: u64,

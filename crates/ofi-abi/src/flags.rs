@@ -52,10 +52,15 @@ pub const FI_ORDER_ATOMIC_WAW: u64 = 1 << 39;
 
 /// Modes: what the application does for the provider.
 pub const FI_CONTEXT2: u64 = 1 << 52;
+pub const FI_CONTEXT: u64 = 1 << 59;
 
 /// How memory is registered.
 pub const FI_MR_BASIC: i32 = 1 << 0;
 pub const FI_MR_SCALABLE: i32 = 1 << 1;
+pub const FI_MR_LOCAL: i32 = 1 << 2;
+pub const FI_MR_VIRT_ADDR: i32 = 1 << 4;
+pub const FI_MR_ALLOCATED: i32 = 1 << 5;
+pub const FI_MR_PROV_KEY: i32 = 1 << 6;
 
 /// Kinds of address vectors.
 pub const FI_AV_UNSPEC: u32 = 0;

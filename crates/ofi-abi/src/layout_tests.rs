@@ -59,6 +59,7 @@ fn structures() -> Vec<Fact> {
             next, caps, mode, addr_format, src_addrlen, dest_addrlen, src_addr, dest_addr, handle, tx_attr, rx_attr,
             ep_attr, domain_attr, fabric_attr, nic,
         }
+        fi_cq_msg_entry { op_context, flags, len }
         fi_cq_tagged_entry { op_context, flags, len, buf, data, tag }
         fi_cq_attr { size, flags, format, wait_obj, signaling_vector, wait_cond, wait_set }
         fi_cntr_attr { events, wait_obj, wait_set, flags }
@@ -176,8 +177,13 @@ fn numbers() -> Vec<Fact> {
         FI_ORDER_ATOMIC_WAR,
         FI_ORDER_ATOMIC_WAW,
         FI_CONTEXT2,
+        FI_CONTEXT,
         FI_MR_BASIC,
         FI_MR_SCALABLE,
+        FI_MR_LOCAL,
+        FI_MR_VIRT_ADDR,
+        FI_MR_ALLOCATED,
+        FI_MR_PROV_KEY,
         FI_AV_UNSPEC,
         FI_AV_TABLE,
         FI_PROGRESS_AUTO,

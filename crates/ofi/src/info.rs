@@ -85,6 +85,10 @@ pub(crate) unsafe extern "C" fn getinfo(
         if info.is_null() {
             return Err(FI_EINVAL);
         }
+        // An endpoint of limic looks for another network, which this one is not.
+        if limic_libfabric::is_asking() {
+            return Err(FI_ENODATA);
+        }
         // SAFETY: the core passes hints or null.
         let mut hints = unsafe { Hints::read(hints) };
         if let Some(why) = hints.refusal() {

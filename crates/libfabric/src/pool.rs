@@ -1,0 +1,208 @@
+//! Packets in memory: each has room, and the context that libfabric asks for with an operation.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+
+use limic_ofi_abi::fi_context2;
+use limic_ofi_abi::objects::fid_mr;
+
+use crate::packet::PACKET;
+
+/// Packets of one stretch of memory.
+const TOGETHER: usize = 16;
+
+/// A packet by its number.
+pub(crate) type Slot = u32;
+
+/// What is lent with an operation.
+#[repr(C)]
+struct Context {
+    /// The provider's.
+    own: UnsafeCell<fi_context2>,
+    slot: Slot,
+}
+
+/// Some packets, in memory that is registered as one.
+struct Stretch {
+    memory: NonNull<u8>,
+    contexts: Box<[Context]>,
+    registration: *mut fid_mr,
+    description: *mut c_void,
+}
+
+/// All packets of an endpoint.
+///
+/// # Invariants
+/// A packet is free, or of somebody who took it. One that is posted is the provider's, until its
+/// completion is read: nothing here touches it.
+#[derive(Default)]
+pub(crate) struct Pool {
+    stretches: Vec<Stretch>,
+    free: Vec<Slot>,
+}
+
+impl Pool {
+    /// A packet of one's own. `register` makes memory known to the provider.
+    ///
+    /// # Errors
+    /// Memory cannot be registered.
+    pub(crate) fn take(
+        &mut self,
+        register: impl FnOnce(*mut u8, usize) -> Result<(*mut fid_mr, *mut c_void), String>,
+    ) -> Result<Slot, String> {
+        if self.free.is_empty() {
+            self.grow(register)?;
+        }
+        self.free.pop().ok_or_else(|| "no packets".to_owned())
+    }
+
+    /// A packet is nobody's.
+    pub(crate) fn give_back(&mut self, slot: Slot) {
+        self.free.push(slot);
+    }
+
+    #[expect(unsafe_code, reason = "memory that a provider reads and writes")]
+    fn grow(
+        &mut self,
+        register: impl FnOnce(*mut u8, usize) -> Result<(*mut fid_mr, *mut c_void), String>,
+    ) -> Result<(), String> {
+        // SAFETY: the layout has bytes.
+        let memory = unsafe { alloc_zeroed(LAYOUT) };
+        let Some(memory) = NonNull::new(memory) else {
+            handle_alloc_error(LAYOUT);
+        };
+        let first = (self.stretches.len() * TOGETHER) as Slot;
+        let slots = first..first + TOGETHER as Slot;
+        let registered = register(memory.as_ptr(), LAYOUT.size()).inspect_err(|_| {
+            // SAFETY: as it was made, and nobody knows of it.
+            unsafe { dealloc(memory.as_ptr(), LAYOUT) };
+        });
+        let (registration, description) = registered?;
+        let context = |slot| Context {
+            own: UnsafeCell::new(fi_context2 {
+                internal: [core::ptr::null_mut(); 8],
+            }),
+            slot,
+        };
+        self.stretches.push(Stretch {
+            memory,
+            contexts: slots.clone().map(context).collect(),
+            registration,
+            description,
+        });
+        self.free.extend(slots.rev());
+        Ok(())
+    }
+
+    /// The room of a packet that is one's own.
+    #[expect(unsafe_code, reason = "memory that a provider reads and writes")]
+    pub(crate) fn bytes(&mut self, slot: Slot) -> &mut [u8] {
+        // SAFETY: the caller has it, so that the provider has not; it lives as long as the pool.
+        unsafe { core::slice::from_raw_parts_mut(self.start(slot), PACKET) }
+    }
+
+    /// The first byte of a packet.
+    #[expect(unsafe_code, reason = "memory that a provider reads and writes")]
+    pub(crate) fn start(&self, slot: Slot) -> *mut u8 {
+        let (stretch, at) = self.at(slot);
+        // SAFETY: within the stretch.
+        unsafe { stretch.memory.as_ptr().add(at * PACKET) }
+    }
+
+    /// What describes a packet's memory to the provider.
+    pub(crate) fn description(&self, slot: Slot) -> *mut c_void {
+        self.at(slot).0.description
+    }
+
+    /// What is lent with an operation on a packet.
+    pub(crate) fn context(&self, slot: Slot) -> *mut c_void {
+        let (stretch, at) = self.at(slot);
+        (&raw const stretch.contexts[at]).cast_mut().cast()
+    }
+
+    /// The packet of a context that libfabric gives back.
+    #[expect(unsafe_code, reason = "memory that a provider reads and writes")]
+    pub(crate) fn slot(&self, context: *mut c_void) -> Option<Slot> {
+        // SAFETY: it gives back what it got, or null; contexts live as long as the pool, and the
+        // number is never written.
+        let slot = unsafe { context.cast::<Context>().as_ref() }?.slot;
+        (self.context(slot) == context).then_some(slot)
+    }
+
+    /// The registrations, which end before the memory does.
+    pub(crate) fn registrations(&self) -> impl Iterator<Item = *mut fid_mr> {
+        self.stretches.iter().map(|stretch| stretch.registration)
+    }
+
+    fn at(&self, slot: Slot) -> (&Stretch, usize) {
+        let slot = slot as usize;
+        (&self.stretches[slot / TOGETHER], slot % TOGETHER)
+    }
+}
+
+/// Who has sent a packet that is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// No connection, or one that is over.
+    Nobody,
+    Connection(u32),
+}
+
+/// The packets that are on their way.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    owners: Vec<Option<Owner>>,
+    count: usize,
+}
+
+impl UnderWay {
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn add(&mut self, slot: Slot, owner: Owner) {
+        let slot = slot as usize;
+        if slot >= self.owners.len() {
+            self.owners.resize(slot + TOGETHER, None);
+        }
+        self.count += usize::from(self.owners[slot].replace(owner).is_none());
+    }
+
+    /// A packet is on its way no more. `None`: it was not.
+    pub(crate) fn remove(&mut self, slot: Slot) -> Option<Owner> {
+        let owner = self.owners.get_mut(slot as usize)?.take()?;
+        self.count -= 1;
+        Some(owner)
+    }
+
+    /// A connection is over, whose packets are on their way.
+    pub(crate) fn disown(&mut self, number: u32) {
+        for owner in self.owners.iter_mut().flatten() {
+            if *owner == Owner::Connection(number) {
+                *owner = Owner::Nobody;
+            }
+        }
+    }
+}
+
+impl core::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let all = self.stretches.len() * TOGETHER;
+        write!(f, "Pool({} of {all} free)", self.free.len())
+    }
+}
+
+const LAYOUT: Layout = match Layout::from_size_align(TOGETHER * PACKET, 4096) {
+    Ok(layout) => layout,
+    Err(_) => unreachable!(),
+};
+
+impl Drop for Stretch {
+    #[expect(unsafe_code, reason = "memory that a provider reads and writes")]
+    fn drop(&mut self) {
+        // SAFETY: as it was made; the device is closed before its pool goes.
+        unsafe { dealloc(self.memory.as_ptr(), LAYOUT) };
+    }
+}
