@@ -4,7 +4,7 @@ use limic_fabric::{ConnectionFailure, ConnectionId, Event, Inbox};
 
 use crate::device::{AT_ONCE, Looked, Posted};
 use crate::fabric::OfiFabric;
-use crate::packet::{Header, Kind, take};
+use crate::packet::{Greeting, Header, Kind, take};
 use crate::pool::{Owner, Slot};
 
 /// Packets of one peer that may overtake each other.
@@ -121,7 +121,8 @@ impl OfiFabric {
             .get_mut(&number)
             .filter(|connection| connection.token == header.token)
         else {
-            self.counts.refused += 1;
+            let more = (header.kind == Kind::Welcome).then(|| more.to_vec());
+            self.came_late(header, more.as_deref());
             return false;
         };
         connection.heard = true;
@@ -158,6 +159,21 @@ impl OfiFabric {
                 let taken = take(more, inbox);
                 self.was_taken(number, goodbye, taken, inbox)
             }
+        }
+    }
+
+    /// A packet has come over no connection. If one has been here, the peer is told that it is
+    /// over: it may have been given up without the peer's knowing, or what told it was lost.
+    fn came_late(&mut self, header: Header, welcome: Option<&[u8]>) {
+        let over = self.over.get(&header.number).copied();
+        let Some(over) = over.filter(|over| over.token == header.token) else {
+            self.counts.refused += 1;
+            return;
+        };
+        let said = welcome.and_then(Greeting::from_bytes);
+        let remote = over.remote.or_else(|| said?.remote());
+        if let Some(remote) = remote.filter(|_| header.kind != Kind::Left) {
+            self.send_left(remote, over.address);
         }
     }
 

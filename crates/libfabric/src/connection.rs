@@ -14,6 +14,16 @@ pub(crate) struct Remote {
     pub(crate) token: u64,
 }
 
+/// A connection that is over here, and may not be at its peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Over {
+    /// What the peer's packets show.
+    pub(crate) token: u64,
+    /// What the peer's side is called, if it has said so.
+    pub(crate) remote: Option<Remote>,
+    pub(crate) address: fi_addr_t,
+}
+
 /// A packet that is to go: its bytes are those up to `len`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing {

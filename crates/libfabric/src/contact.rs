@@ -187,17 +187,10 @@ impl OfiFabric {
         };
         connection.heard = true;
         let id = connection.id;
-        match greeting {
-            Some(greeting) if greeting.words[0] == id && greeting.words[1] <= u32::MAX.into() => {
-                let [_, remote, token, _] = greeting.words;
-                let number_there = remote as u32;
-                let remote = Remote {
-                    number: number_there,
-                    token,
-                };
-                self.met(number, remote, greeting.hello);
-            }
-            _ => {
+        let greeting = greeting.filter(|greeting| greeting.words[0] == id);
+        match greeting.and_then(|greeting| Some((greeting.remote()?, greeting.hello))) {
+            Some((remote, hello)) => self.met(number, remote, hello),
+            None => {
                 let why = "an answer of another endpoint".to_owned();
                 self.fail(number, ConnectionFailure::Corrupt(why));
             }

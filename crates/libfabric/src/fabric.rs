@@ -11,13 +11,15 @@ use limic_fabric::{
 };
 use limic_ofi_abi::fi_addr_t;
 
-use crate::connection::{Connection, Outgoing};
+use crate::connection::{Connection, Outgoing, Over};
 use crate::device::{Device, Ended, Posted};
 use crate::packet::{HELLO_BYTES, LONGEST};
 use crate::pool::{Slot, UnderWay};
 
 /// Packets that are there to be filled by peers.
 const RECEIVES: usize = 64;
+/// Connections that are over and still known: a peer that learns of it late is told.
+const MOST_OVER: usize = 1 << 16;
 /// Polls between two where each is a call of the kernel.
 const SELDOM: u32 = 8;
 
@@ -52,6 +54,8 @@ pub struct OfiFabric {
     pub(crate) hello: Vec<u8>,
     /// Those that are not over, by number.
     pub(crate) connections: BTreeMap<u32, Box<Connection>>,
+    /// The last ones that are over.
+    pub(crate) over: BTreeMap<u32, Over>,
     /// The number of the next one: each is used once.
     pub(crate) next_number: u32,
     /// The connection with each endpoint.
@@ -112,6 +116,7 @@ impl OfiFabric {
             secret,
             hello: Vec::new(),
             connections: BTreeMap::new(),
+            over: BTreeMap::new(),
             next_number: 0,
             known: HashMap::new(),
             addresses: HashMap::new(),
@@ -165,7 +170,8 @@ impl OfiFabric {
 
     /// A connection ends, and an event tells of it.
     pub(crate) fn fail(&mut self, number: u32, why: ConnectionFailure) {
-        // Who is not reached, or has said so itself, is not told.
+        // Nothing goes now to who is not reached, which is told when a packet of it comes; and who
+        // has said so itself knows.
         let gone = matches!(
             why,
             ConnectionFailure::Lost(_) | ConnectionFailure::Unreachable(_)
@@ -193,6 +199,16 @@ impl OfiFabric {
         }
         if let Some(remote) = over.remote.filter(|_| tell) {
             self.send_left(remote, over.address);
+        }
+        let (token, remote, address) = (over.token, over.remote, over.address);
+        let over = Over {
+            token,
+            remote,
+            address,
+        };
+        self.over.insert(number, over);
+        if self.over.len() > MOST_OVER {
+            self.over.pop_first();
         }
         true
     }

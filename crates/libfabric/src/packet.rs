@@ -16,6 +16,8 @@
 
 use limic_fabric::{Form, Inbox};
 
+use crate::connection::Remote;
+
 /// Bytes of a packet.
 pub(crate) const PACKET: usize = 16 << 10;
 /// Bytes before what a packet holds.
@@ -103,6 +105,13 @@ impl Greeting {
             out.extend(part);
         }
         out
+    }
+
+    /// What the answerer's side is called, as a WELCOME says.
+    pub(crate) fn remote(&self) -> Option<Remote> {
+        let [_, number, token, _] = self.words;
+        let number = number.try_into().ok()?;
+        Some(Remote { number, token })
     }
 
     /// From what anybody may have sent.

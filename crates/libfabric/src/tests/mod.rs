@@ -298,6 +298,33 @@ fn a_connection_that_is_ended_fails_at_the_other_side() {
     until(&mut [&mut a, &mut b], |sides| !sides[1].came.is_empty());
 }
 
+/// Each side may lose the other while the other hears nothing wrong: nobody waits for ever.
+#[test]
+fn who_is_given_up_learns_of_it() {
+    let timeout = Duration::from_millis(400);
+    let (Some(mut a), Some(mut b)) = (Side::open(1, timeout), Side::open(2, timeout)) else {
+        return;
+    };
+    for says_something in [true, false] {
+        let there = a.call(&b);
+        until(&mut [&mut a, &mut b], |sides| {
+            sides.iter().all(|side| !side.connected.is_empty())
+        });
+        b.fabric.lose(b.connected[0].0.0, "nothing goes".to_owned());
+        if says_something {
+            a.send(there, 1, 1).expect("ready");
+        }
+        until(&mut [&mut a, &mut b], |sides| !sides[0].failed.is_empty());
+        let (failed, why) = &a.failed[0];
+        assert!(matches!(why, ConnectionFailure::Lost(_)) && *failed == there);
+        for side in [&mut a, &mut b] {
+            side.connected.clear();
+            side.failed.clear();
+        }
+    }
+    assert!(b.came.is_empty());
+}
+
 /// Nothing is sent: that it is looked after finds out.
 #[test]
 fn a_peer_that_is_gone_without_a_word_is_noticed() {
