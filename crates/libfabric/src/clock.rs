@@ -12,7 +12,7 @@ use crate::packet::Kind;
 const WALKS: u32 = 4;
 /// Packets on their way to a peer, beyond which it is sent no more empty ones.
 const MOST_ASKED: usize = 36;
-/// The longest sleep while a packet waits that the provider did not take.
+/// The longest sleep while something is to be done that no descriptor tells of.
 const BLOCKED: Duration = Duration::from_millis(1);
 /// The same while one waits whose sending nobody waits for, or is on its way.
 const UNDER_WAY: Duration = Duration::from_millis(10);
@@ -20,7 +20,8 @@ const UNDER_WAY: Duration = Duration::from_millis(10);
 impl OfiFabric {
     /// How long a sleeper may sleep.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
-        if !self.blocked.is_empty() {
+        let is_due = !self.events.is_empty() || !self.deliverable.is_empty();
+        if is_due || !self.unposted.is_empty() || !self.blocked.is_empty() {
             Some(BLOCKED)
         } else if !self.loose.is_empty() || self.sending.len() > 0 {
             Some(UNDER_WAY)

@@ -43,7 +43,8 @@ impl OfiFabric {
                 return Some(event);
             }
         }
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        event.or_else(|| self.take_early(inbox))
     }
 
     /// Asks the provider what has ended.
