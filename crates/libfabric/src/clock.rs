@@ -50,13 +50,15 @@ impl OfiFabric {
             }
             self.drop_loose();
         }
+        // Else it is not the peer that keeps its packets from being posted.
+        let has_room = self.sending.len() < self.most_sends;
         let waited = self.timeout.as_millis();
         let (mut silent, mut lost, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
         for (number, connection) in &mut self.connections {
             let heard = core::mem::take(&mut connection.heard);
             let moved = core::mem::take(&mut connection.moved);
             let under_way = connection.posted > 0 && !self.connects;
-            let stuck = !moved && !under_way && !connection.queue.is_empty();
+            let stuck = has_room && !moved && !under_way && !connection.queue.is_empty();
             connection.stuck = if stuck { connection.stuck + 1 } else { 0 };
             let before = core::mem::replace(&mut connection.seen, connection.expected);
             let missing = !connection.early.is_empty() && before == connection.expected;

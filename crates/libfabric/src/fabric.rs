@@ -62,6 +62,8 @@ pub struct OfiFabric {
     pub(crate) known: HashMap<u64, u32>,
     /// Names that are in the address vector.
     pub(crate) addresses: HashMap<Vec<u8>, fi_addr_t>,
+    /// Packets that may be on their way at once.
+    pub(crate) most_sends: usize,
     /// Packets that are posted to be sent.
     pub(crate) sending: UnderWay,
     /// Operations that have ended, and were not looked at.
@@ -110,6 +112,7 @@ impl OfiFabric {
             .any(|part| ["tcp", "net", "sockets", "udp"].contains(&part));
         let mut fabric = Self {
             by_looks: device.moves_by_looks(),
+            most_sends: device.most_sends(),
             device,
             timeout: settings.timeout,
             id,

@@ -146,10 +146,18 @@ impl OfiFabric {
             let Some(packet) = connection.queue.front().copied() else {
                 break None;
             };
-            match self
-                .device
-                .post_send(packet.slot, packet.len, connection.address)
-            {
+            // Half of what the endpoint takes is for peers that have nothing on its way.
+            let most = match connection.posted {
+                0 => self.most_sends,
+                _ => self.most_sends / 2,
+            };
+            let posted = if self.sending.len() < most {
+                let (slot, len, to) = (packet.slot, packet.len, connection.address);
+                self.device.post_send(slot, len, to)
+            } else {
+                Posted::Later
+            };
+            match posted {
                 Posted::Yes => {
                     connection.queue.pop_front();
                     connection.posted += 1;

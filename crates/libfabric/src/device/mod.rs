@@ -74,6 +74,15 @@ impl Device {
         unsafe { (*self.info.get().domain_attr).data_progress != FI_PROGRESS_AUTO }
     }
 
+    /// Sends that the endpoint takes before it reports the first: all peers share them.
+    pub(crate) fn most_sends(&self) -> usize {
+        // SAFETY: libfabric gives all parts.
+        match unsafe { (*self.info.get().tx_attr).size } {
+            0 => usize::MAX,
+            most => most,
+        }
+    }
+
     /// The descriptor to sleep on.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: the queue's, which is open as long.
