@@ -126,6 +126,24 @@ impl OfiFabric {
         connection.queue.push_back(packet);
         self.head(number, packet, kind, sequence);
         self.push(number);
+        if kind == Kind::Data {
+            self.unsay(number);
+        }
+    }
+
+    /// An empty packet that was not taken does not wait while others are on their way, which ask as
+    /// well as it does: a peer that computes would look as one that is not there.
+    fn unsay(&mut self, number: u32) {
+        let Some(connection) = self.connection(number) else {
+            return;
+        };
+        if connection.posted > 0
+            && let Some(packet) = connection.queue.pop_back()
+        {
+            connection.sent -= 1;
+            self.device.pool.give_back(packet.slot);
+            self.note_held(number);
+        }
     }
 
     /// Posts what waits, as far as the provider takes it. The packet that is not full goes if it is

@@ -195,3 +195,27 @@ fn a_peer_that_does_not_look_is_waited_for() {
         !sides[1].came.is_empty() && sides[0].fabric.holding() == 0
     });
 }
+
+/// Packets on their way to a peer that does not look do not hide its end.
+#[test]
+fn a_stalled_peer_that_ends_is_noticed() {
+    let timeout = Duration::from_millis(400);
+    let (Some(mut a), Some(mut b)) = (Side::open(1, timeout), Side::open(2, timeout)) else {
+        return;
+    };
+    let there = a.call(&b);
+    until(&mut [&mut a, &mut b], |sides| {
+        sides.iter().all(|side| !side.connected.is_empty())
+    });
+    let start = Instant::now();
+    while start.elapsed() < 3 * timeout {
+        let _ = a.send(there, 1, LONGEST);
+        a.poll();
+    }
+    assert!(a.fabric.at(there.0).expect("waited for").posted > 0);
+    drop(b);
+    until(&mut [&mut a], |sides| !sides[0].failed.is_empty());
+    let (failed, why) = &a.failed[0];
+    assert_eq!(*failed, there);
+    assert!(matches!(why, ConnectionFailure::Lost(_)), "{why}");
+}
