@@ -50,6 +50,7 @@ impl OfiFabric {
             }
             self.drop_loose();
         }
+        self.sending.give_up(self.walks, WALKS);
         // Else it is not the peer that keeps its packets from being posted.
         let has_room = self.sending.len() < self.most_sends;
         let waited = self.timeout.as_millis();

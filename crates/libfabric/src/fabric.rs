@@ -14,7 +14,7 @@ use limic_ofi_abi::fi_addr_t;
 use crate::connection::{Connection, Outgoing, Over};
 use crate::device::{Device, Ended, Posted};
 use crate::packet::{HELLO_BYTES, LONGEST};
-use crate::pool::{Slot, UnderWay};
+use crate::pool::{Owner, Slot, UnderWay};
 
 /// Packets that are there to be filled by peers.
 const RECEIVES: usize = 64;
@@ -198,7 +198,11 @@ impl OfiFabric {
             self.device.pool.give_back(packet.slot);
         }
         if over.posted > 0 {
-            self.sending.disown(number);
+            let now = match tell {
+                true => Owner::Nobody(self.walks),
+                false => Owner::GivenUp,
+            };
+            self.sending.disown(number, now);
         }
         if let Some(remote) = over.remote.filter(|_| tell) {
             self.send_left(remote, over.address);

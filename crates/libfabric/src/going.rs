@@ -260,7 +260,7 @@ impl OfiFabric {
                 return;
             };
             match self.device.post_send(packet.slot, packet.len, address) {
-                Posted::Yes => self.sending.add(packet.slot, Owner::Nobody),
+                Posted::Yes => self.sending.add(packet.slot, Owner::Nobody(self.walks)),
                 Posted::Later => self.loose.push_back((packet, address, since)),
                 Posted::Failed(_) => self.device.pool.give_back(packet.slot),
             }

@@ -145,15 +145,18 @@ impl Pool {
 /// Who has sent a packet that is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// No connection, or one that is over.
-    Nobody,
     Connection(u32),
+    /// No connection, or one that is over, since this look at the clock.
+    Nobody(u32),
+    /// The same, and nobody waits for its completion: a provider may never give it.
+    GivenUp,
 }
 
 /// The packets that are on their way.
 #[derive(Debug, Default)]
 pub(crate) struct UnderWay {
     owners: Vec<Option<Owner>>,
+    /// Those that are waited for.
     count: usize,
 }
 
@@ -173,15 +176,30 @@ impl UnderWay {
     /// A packet is on its way no more. `None`: it was not.
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<Owner> {
         let owner = self.owners.get_mut(slot as usize)?.take()?;
-        self.count -= 1;
+        self.count -= usize::from(owner != Owner::GivenUp);
         Some(owner)
     }
 
-    /// A connection is over, whose packets are on their way.
-    pub(crate) fn disown(&mut self, number: u32) {
+    /// A connection is over, whose packets are on their way: they are of this one now.
+    pub(crate) fn disown(&mut self, number: u32, now: Owner) {
+        self.replace(now, |owner| owner == Owner::Connection(number));
+    }
+
+    /// Packets of nobody are not waited for if they are that since an earlier look at the clock
+    /// than the last `most` ones.
+    pub(crate) fn give_up(&mut self, walks: u32, most: u32) {
+        let late = |owner| match owner {
+            Owner::Nobody(since) => walks.wrapping_sub(since) > most,
+            _ => false,
+        };
+        self.replace(Owner::GivenUp, late);
+    }
+
+    fn replace(&mut self, now: Owner, which: impl Fn(Owner) -> bool) {
         for owner in self.owners.iter_mut().flatten() {
-            if *owner == Owner::Connection(number) {
-                *owner = Owner::Nobody;
+            if which(*owner) {
+                *owner = now;
+                self.count -= usize::from(now == Owner::GivenUp);
             }
         }
     }
@@ -204,5 +222,28 @@ impl Drop for Stretch {
     fn drop(&mut self) {
         // SAFETY: as it was made; the device is closed before its pool goes.
         unsafe { dealloc(self.memory.as_ptr(), LAYOUT) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_never_gone_is_given_up() {
+        let mut sending = UnderWay::default();
+        for (slot, owner) in (0..).zip([1, 1, 2, 3].map(Owner::Connection)) {
+            sending.add(slot, owner);
+        }
+        sending.disown(2, Owner::GivenUp);
+        sending.disown(1, Owner::Nobody(u32::MAX));
+        assert_eq!(sending.len(), 3);
+        sending.give_up(3, 4);
+        assert_eq!(sending.remove(1), Some(Owner::Nobody(u32::MAX)));
+        sending.give_up(4, 4);
+        assert_eq!(sending.len(), 1);
+        assert_eq!(sending.remove(0), Some(Owner::GivenUp), "it comes late");
+        assert_eq!(sending.remove(3), Some(Owner::Connection(3)));
+        assert_eq!((sending.len(), sending.remove(3)), (0, None));
     }
 }
