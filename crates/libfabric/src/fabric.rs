@@ -34,6 +34,24 @@ pub struct OfiSettings {
     pub timeout: Duration,
 }
 
+/// Why there is no endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OfiError {
+    /// This machine has no libfabric, or that has no provider that serves; another try finds none.
+    Nothing(String),
+    /// There is a provider, and something is in the way.
+    Failed(String),
+}
+
+impl core::fmt::Display for OfiError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (Self::Nothing(why) | Self::Failed(why)) = self;
+        f.write_str(why)
+    }
+}
+
+impl core::error::Error for OfiError {}
+
 impl Default for OfiSettings {
     fn default() -> Self {
         Self {
@@ -104,7 +122,7 @@ impl OfiFabric {
     ///
     /// # Errors
     /// Says what is in the way.
-    pub fn open(settings: &OfiSettings, id: u64, secret: u64) -> Result<Self, String> {
+    pub fn open(settings: &OfiSettings, id: u64, secret: u64) -> Result<Self, OfiError> {
         let device = Device::open(settings.provider.as_deref(), settings.adapters)?;
         let provider = device.info.provider();
         let sockets = provider
@@ -140,9 +158,10 @@ impl OfiFabric {
             counts: Counts::default(),
         };
         for _ in 0..RECEIVES {
-            let slot = fabric.device.take()?;
+            let slot = fabric.device.take().map_err(OfiError::Failed)?;
             if let Posted::Failed(why) = fabric.receive_into(slot) {
-                return Err(format!("{provider} of libfabric: fi_recv: {why}"));
+                let why = format!("{provider} of libfabric: fi_recv: {why}");
+                return Err(OfiError::Failed(why));
             }
         }
         Ok(fabric)

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! - [`OfiFabric`]: all connections of an endpoint, [`OfiSettings`]: which provider it uses, and
-//!   how patient it is;
+//!   how patient it is, [`OfiError`]: why there is none;
 //! - [`adapter`]: what this machine has that only libfabric may serve; [`found`]: the provider
 //!   that would be used; [`is_asking`]: what keeps limic's own provider from being found.
 //!
@@ -32,6 +32,6 @@ mod provider;
 #[cfg(test)]
 mod tests;
 
-pub use fabric::{OfiFabric, OfiSettings};
+pub use fabric::{OfiError, OfiFabric, OfiSettings};
 pub use library::is_asking;
 pub use provider::{adapter, found};

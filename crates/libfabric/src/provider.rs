@@ -10,6 +10,8 @@ use limic_ofi_abi::{
     FI_MR_VIRT_ADDR, FI_MSG, FI_ORDER_SAS, FI_RM_ENABLED, FI_THREAD_DOMAIN, fi_version,
 };
 
+use crate::device::Device;
+use crate::fabric::OfiError;
 use crate::library::Functions;
 use crate::packet::PACKET;
 
@@ -43,13 +45,13 @@ pub fn adapter() -> Option<String> {
         .min()
 }
 
-/// The provider of this name, or the first one that serves; and its domain, which is a device or an
-/// interface. `adapters`: only those of adapters serve.
+/// The provider of this name, or the first one that serves, as one does that can be opened; and its
+/// domain, which is a device or an interface. `adapters`: only those of adapters serve.
 ///
 /// # Errors
 /// Says why there is none.
-pub fn found(name: Option<&str>, adapters: bool) -> Result<String, String> {
-    let info = Info::find(Functions::load()?, name, adapters)?;
+pub fn found(name: Option<&str>, adapters: bool) -> Result<String, OfiError> {
+    let info = &Device::open(name, adapters)?.info;
     Ok(format!("{} on {}", info.provider(), info.domain()))
 }
 
@@ -63,16 +65,18 @@ pub(crate) struct Info {
 }
 
 impl Info {
+    /// The one that serves after the `nth` first ones that do.
     #[expect(unsafe_code, reason = "structures of C")]
     pub(crate) fn find(
         functions: Functions,
         name: Option<&str>,
         adapters: bool,
-    ) -> Result<Self, String> {
+        nth: usize,
+    ) -> Result<Self, OfiError> {
         // SAFETY: without a structure to copy it makes an empty one, with all its parts.
         let hints = unsafe { (functions.duplicate)(core::ptr::null()) };
         if hints.is_null() {
-            return Err("libfabric has no memory".to_owned());
+            return Err(OfiError::Failed("libfabric has no memory".to_owned()));
         }
         // SAFETY: just made, all parts are there; a name is on the heap of C, and freed with it.
         let list = unsafe {
@@ -92,26 +96,32 @@ impl Info {
             (functions.free)(hints);
             list
         };
-        let nothing = || match name {
-            Some(name) => format!(
-                "libfabric has no provider {name} with reliable endpoints here (fi_info -t \
+        let nothing = || {
+            OfiError::Nothing(match name {
+                Some(name) => format!(
+                    "libfabric has no provider {name} with reliable endpoints here (fi_info -t \
                  FI_EP_RDM shows what it has)"
-            ),
-            None => "libfabric has no provider here that limic uses by itself".to_owned(),
+                ),
+                None => "libfabric has no provider here that limic uses by itself".to_owned(),
+            })
         };
         let list = list.map_err(|error| match error {
             libc::ENODATA => nothing(),
-            error => format!("libfabric: {}", functions.text(error)),
+            error => OfiError::Failed(format!("libfabric: {}", functions.text(error))),
         })?;
         let mut info = Self {
             functions,
             list,
             chosen: list,
         };
+        let mut before = nth;
         // SAFETY: of the list, which is linked and ends.
         while let Some(this) = unsafe { info.chosen.as_ref() } {
             if info.serves(name, adapters) {
-                return Ok(info);
+                match before.checked_sub(1) {
+                    Some(fewer) => before = fewer,
+                    None => return Ok(info),
+                }
             }
             info.chosen = this.next;
         }

@@ -68,7 +68,10 @@ fn ofi(settings: &Settings, has_verbs: bool) -> Result<String, NetworkOff> {
         Ok(())
     };
     serves
-        .and_then(|()| limic_libfabric::found(settings.ofi_provider(), unasked))
+        .and_then(|()| {
+            let found = limic_libfabric::found(settings.ofi_provider(), unasked);
+            found.map_err(|why| why.to_string())
+        })
         .map_err(NetworkOff::Unusable)
 }
 

@@ -11,17 +11,34 @@ use limic_ofi_abi::{
 };
 
 use super::Device;
+use crate::fabric::OfiError;
 use crate::library::Functions;
 use crate::provider::{Info, part_of};
 
 impl Device {
-    /// Opens an endpoint of the first provider that serves.
+    /// Opens an endpoint of the first provider that serves and can be opened.
     ///
     /// # Errors
-    /// Says what is in the way.
-    pub(crate) fn open(name: Option<&str>, adapters: bool) -> Result<Self, String> {
-        let functions = Functions::load()?;
-        let info = Info::find(functions, name, adapters)?;
+    /// Says what is in the way, of the first one.
+    pub(crate) fn open(name: Option<&str>, adapters: bool) -> Result<Self, OfiError> {
+        let functions = Functions::load().map_err(OfiError::Nothing)?;
+        let (mut failed, mut nth) = (None, 0);
+        loop {
+            match Info::find(functions, name, adapters, nth) {
+                Ok(info) => match Self::open_one(functions, info) {
+                    Ok(device) => return Ok(device),
+                    Err(why) => {
+                        tracing::debug!("not used: {why}");
+                        failed.get_or_insert(OfiError::Failed(why));
+                    }
+                },
+                Err(why) => return Err(failed.unwrap_or(why)),
+            }
+            nth += 1;
+        }
+    }
+
+    fn open_one(functions: Functions, info: Info) -> Result<Self, String> {
         // What it is called is known when it is open.
         let part = part_of(0, &[1]).ok_or("no place")?;
         let mut device = Self {

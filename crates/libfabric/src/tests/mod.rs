@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use limic_fabric::{ConnectionFailure, ConnectionId, Event, Fabric, Form, Inbox, SendRefused};
 
-use crate::fabric::{OfiFabric, OfiSettings};
+use crate::fabric::{OfiError, OfiFabric, OfiSettings};
 use crate::packet::LONGEST;
 
 const WATCHDOG: Duration = Duration::from_secs(60);
@@ -266,7 +266,9 @@ fn a_provider_that_is_not_there_is_named() {
             provider: Some(provider.to_owned()),
             ..OfiSettings::default()
         };
-        OfiFabric::open(&settings, 1, 1).expect_err("no such provider")
+        let why = OfiFabric::open(&settings, 1, 1).expect_err("no such provider");
+        assert!(matches!(why, OfiError::Nothing(_)), "{why}");
+        why.to_string()
     };
     assert!(open("none").contains("libfabric"));
     assert!(open("limic").contains("libfabric"), "it never finds itself");

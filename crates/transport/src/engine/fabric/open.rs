@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use limic_fabric::{Fabric, Provider};
-use limic_libfabric::{OfiFabric, OfiSettings};
+use limic_libfabric::{OfiError, OfiFabric, OfiSettings};
 use limic_tcp::{TcpFabric, TcpSettings};
 
 use crate::networks::ofi_serves;
@@ -60,12 +60,12 @@ fn ofi(settings: &Settings, address: &Address, has_verbs: bool) -> OpenedFabric 
     match OfiFabric::open(&wanted, address.id, address.secret) {
         Ok(fabric) => Ok(Box::new(fabric)),
         Err(why) => {
-            if unasked {
+            if unasked && matches!(why, OfiError::Nothing(_)) {
                 NO_PROVIDER.store(true, Ordering::Relaxed);
             } else if !settings.fabric().is_only() {
                 tracing::warn!("ofi is off: {why}");
             }
-            Err(why)
+            Err(why.to_string())
         }
     }
 }
