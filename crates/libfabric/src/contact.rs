@@ -24,6 +24,9 @@ use crate::packet::{Greeting, HEADER, Header, Kind};
 const MOST_NAMES: usize = 1 << 18;
 /// Packets that wait for a peer, beyond which it gets no more answers to its calls.
 const MOST_ANSWERS: usize = 8;
+/// Connections with packets that wait, beyond which no more calls of others are taken: each has an
+/// answer, which fills a packet.
+const MOST_BLOCKED: usize = 1 << 14;
 
 fn too_many() -> ConnectionFailure {
     ConnectionFailure::Local(format!("no more than {MOST_NAMES} endpoints are known"))
@@ -138,13 +141,6 @@ impl OfiFabric {
             number: header.number,
             token,
         };
-        let address = match self.address_of(&greeting.place) {
-            Ok(address) => address,
-            Err(why) => {
-                tracing::debug!("a call is not taken: {why}");
-                return None;
-            }
-        };
         let before = self.known.get(&from).copied();
         if let Some(number) = before {
             let known = self.at(number)?;
@@ -158,7 +154,17 @@ impl OfiFabric {
         }
         let number = match self.known.get(&from) {
             Some(number) => *number,
-            None => self.enter((from, secret), address).ok()?,
+            None => {
+                // The caller calls again.
+                if self.blocked.len() >= MOST_BLOCKED {
+                    return None;
+                }
+                let address = self.address_of(&greeting.place);
+                let entered = address.and_then(|to| self.enter((from, secret), to));
+                let entered =
+                    entered.inspect_err(|why| tracing::debug!("a call is not taken: {why}"));
+                entered.ok()?
+            }
         };
         let connection = self.at(number)?;
         if connection.queue.len() < MOST_ANSWERS {

@@ -113,6 +113,7 @@ fn nobody_takes_the_place_of_a_peer_whose_secret_it_has_not() {
         polls(&mut [&mut a, &mut b], 1);
         assert!(start.elapsed() < WATCHDOG, "nothing happens");
     }
+    assert_eq!(b.fabric.addresses.len(), 1, "nor is its address kept");
     a.send(there, 3, 3).expect("ready");
     until(&mut [&mut a, &mut b], |sides| !sides[1].came.is_empty());
     assert!(b.failed.is_empty());
