@@ -2,16 +2,18 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
-use core::ptr::NonNull;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use core::ptr::null_mut;
 
 use limic_ofi_abi::fi_context2;
 use limic_ofi_abi::objects::fid_mr;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::packet::PACKET;
 
 /// Packets of one stretch of memory.
 const TOGETHER: usize = 16;
+/// Bytes of it: whole pages, however long these are.
+const BYTES: usize = TOGETHER * PACKET;
 
 /// A packet by its number.
 pub(crate) type Slot = u32;
@@ -26,7 +28,7 @@ struct Context {
 
 /// Some packets, in memory that is registered as one.
 struct Stretch {
-    memory: NonNull<u8>,
+    memory: Memory,
     contexts: Box<[Context]>,
     registration: *mut fid_mr,
     description: *mut c_void,
@@ -63,26 +65,17 @@ impl Pool {
         self.free.push(slot);
     }
 
-    #[expect(unsafe_code, reason = "memory that a provider reads and writes")]
     fn grow(
         &mut self,
         register: impl FnOnce(*mut u8, usize) -> Result<(*mut fid_mr, *mut c_void), String>,
     ) -> Result<(), String> {
-        // SAFETY: the layout has bytes.
-        let memory = unsafe { alloc_zeroed(LAYOUT) };
-        let Some(memory) = NonNull::new(memory) else {
-            handle_alloc_error(LAYOUT);
-        };
+        let memory = Memory::new()?;
         let first = (self.stretches.len() * TOGETHER) as Slot;
         let slots = first..first + TOGETHER as Slot;
-        let registered = register(memory.as_ptr(), LAYOUT.size()).inspect_err(|_| {
-            // SAFETY: as it was made, and nobody knows of it.
-            unsafe { dealloc(memory.as_ptr(), LAYOUT) };
-        });
-        let (registration, description) = registered?;
+        let (registration, description) = register(memory.0, BYTES)?;
         let context = |slot| Context {
             own: UnsafeCell::new(fi_context2 {
-                internal: [core::ptr::null_mut(); 8],
+                internal: [null_mut(); 8],
             }),
             slot,
         };
@@ -108,7 +101,7 @@ impl Pool {
     pub(crate) fn start(&self, slot: Slot) -> *mut u8 {
         let (stretch, at) = self.at(slot);
         // SAFETY: within the stretch.
-        unsafe { stretch.memory.as_ptr().add(at * PACKET) }
+        unsafe { stretch.memory.0.add(at * PACKET) }
     }
 
     /// What describes a packet's memory to the provider.
@@ -212,16 +205,29 @@ impl core::fmt::Debug for Pool {
     }
 }
 
-const LAYOUT: Layout = match Layout::from_size_align(TOGETHER * PACKET, 4096) {
-    Ok(layout) => layout,
-    Err(_) => unreachable!(),
-};
+/// The memory of a stretch, which is a mapping of its own.
+struct Memory(*mut u8);
 
-impl Drop for Stretch {
+impl Memory {
+    #[expect(unsafe_code, reason = "memory that a provider reads and writes")]
+    fn new() -> Result<Self, String> {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address that the kernel picks.
+        let start = unsafe { mmap_anonymous(null_mut(), BYTES, rights, MapFlags::PRIVATE) };
+        let start = start.map_err(|error| format!("no memory for packets: {error}"))?;
+        // A forked child leaves all to its parent, and must not share these pages with an adapter:
+        // a page that the parent writes then would be another one than the adapter's.
+        // SAFETY: the mapping made above.
+        let _ = unsafe { madvise(start, BYTES, Advice::LinuxDontFork) };
+        Ok(Self(start.cast()))
+    }
+}
+
+impl Drop for Memory {
     #[expect(unsafe_code, reason = "memory that a provider reads and writes")]
     fn drop(&mut self) {
         // SAFETY: as it was made; the device is closed before its pool goes.
-        unsafe { dealloc(self.memory.as_ptr(), LAYOUT) };
+        let _ = unsafe { munmap(self.0.cast(), BYTES) };
     }
 }
 
