@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use limic_fabric::ConnectionFailure;
 
+use crate::connection::Connection;
 use crate::fabric::OfiFabric;
 use crate::packet::Kind;
 
@@ -12,6 +13,8 @@ use crate::packet::Kind;
 const WALKS: u32 = 4;
 /// Packets on their way to a peer, beyond which it is sent no more empty ones.
 const MOST_ASKED: usize = 36;
+/// Peers that are asked at one poll.
+const ASKED: usize = 16;
 /// The longest sleep while something is to be done that no descriptor tells of.
 const BLOCKED: Duration = Duration::from_millis(1);
 /// The same while one waits whose sending nobody waits for, or is on its way.
@@ -21,7 +24,8 @@ impl OfiFabric {
     /// How long a sleeper may sleep.
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let is_due = !self.events.is_empty() || !self.deliverable.is_empty();
-        if is_due || !self.unposted.is_empty() || !self.blocked.is_empty() {
+        let waits = !self.unposted.is_empty() || !self.blocked.is_empty();
+        if is_due || waits || !self.silent.is_empty() {
             Some(BLOCKED)
         } else if !self.loose.is_empty() || self.sending.len() > 0 {
             Some(UNDER_WAY)
@@ -54,7 +58,9 @@ impl OfiFabric {
         // Else it is not the peer that keeps its packets from being posted.
         let has_room = self.sending.len() < self.most_sends;
         let waited = self.timeout.as_millis();
-        let (mut silent, mut lost, mut gaps) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut lost, mut gaps) = (Vec::new(), Vec::new());
+        // So each has its turn, however seldom this side polls.
+        let all_asked = self.silent.is_empty();
         for (number, connection) in &mut self.connections {
             let heard = core::mem::take(&mut connection.heard);
             let moved = core::mem::take(&mut connection.moved);
@@ -70,8 +76,8 @@ impl OfiFabric {
                 gaps.push(*number);
             } else if !heard && !moved {
                 let asked = connection.posted >= MOST_ASKED || under_way;
-                if connection.queue.is_empty() && !asked {
-                    silent.push(*number);
+                if all_asked && connection.queue.is_empty() && !asked {
+                    self.silent.push_back(*number);
                 }
             }
         }
@@ -85,11 +91,19 @@ impl OfiFabric {
             let why = format!("a packet of it is missing for {waited} ms");
             self.fail(number, ConnectionFailure::Corrupt(why));
         }
-        for number in silent {
-            if self
-                .at(number)
-                .is_some_and(|connection| connection.is_ready())
-            {
+    }
+
+    /// Some of the silent peers are asked: each takes a packet, and there may be many.
+    pub(crate) fn ask(&mut self) {
+        for _ in 0..ASKED {
+            let Some(number) = self.silent.pop_front() else {
+                return;
+            };
+            let idle = |connection: &&Connection| connection.queue.is_empty();
+            let Some(connection) = self.at(number).filter(idle) else {
+                continue;
+            };
+            if connection.is_ready() {
                 self.say(number, Kind::Data);
             } else if let Err(why) = self.say_hello(number) {
                 tracing::debug!("a call is not said again: {why}");

@@ -28,6 +28,7 @@ impl OfiFabric {
         if self.ended.is_empty() {
             self.look();
             self.try_again();
+            self.ask();
         }
         while let Some((slot, len)) = self.ended.pop_front() {
             if let Some(owner) = self.sending.remove(slot) {

@@ -90,6 +90,8 @@ pub struct OfiFabric {
     pub(crate) loose: VecDeque<(Outgoing, fi_addr_t, u32)>,
     /// Connections with packets that the provider did not take.
     pub(crate) blocked: VecDeque<u32>,
+    /// Connections whose peers say nothing, and are to be asked.
+    pub(crate) silent: VecDeque<u32>,
     /// Connections whose next packet has come already.
     pub(crate) deliverable: VecDeque<u32>,
     /// Receives that could not be posted.
@@ -145,6 +147,7 @@ impl OfiFabric {
             ended: VecDeque::new(),
             loose: VecDeque::new(),
             blocked: VecDeque::new(),
+            silent: VecDeque::new(),
             deliverable: VecDeque::new(),
             unposted: Vec::new(),
             events: VecDeque::new(),
