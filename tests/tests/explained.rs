@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use std::time::{Duration, Instant};
 
 use limic::counters::Counters;
-use limic::networks::networks;
+use limic::networks::{Network, networks};
 use limic::settings::{FabricUse, Path, Settings};
 use limic::{Buffer, Endpoint, HybridEndpoint, Peer, RegionKey};
 use limic_policy::{Capabilities, History, Locality, Question, Receiver, ReceiverPace, SendMemory};
@@ -327,13 +327,31 @@ fn what_was_counted_over_tcp_is_what_was_explained() {
 
 #[test]
 fn what_was_counted_over_verbs_is_what_was_explained() {
-    let any = settings().build().expect("settings");
-    let verbs = networks(&any)
-        .into_iter()
-        .find(|network| network.name == "verbs");
-    if let Some(Err(why)) = verbs.map(|verbs| verbs.state) {
-        return limic_tests::skip(&format!("no verbs: {why}"));
+    if has("verbs", FabricUse::VerbsOnly) {
+        let name = "what_was_counted_over_verbs_is_what_was_explained";
+        compare(name, |random| over(random, "verbs", FabricUse::VerbsOnly));
     }
-    let name = "what_was_counted_over_verbs_is_what_was_explained";
-    compare(name, |random| over(random, "verbs", FabricUse::VerbsOnly));
+}
+
+#[test]
+fn what_was_counted_over_libfabric_is_what_was_explained() {
+    if has("ofi", FabricUse::OfiOnly) {
+        let name = "what_was_counted_over_libfabric_is_what_was_explained";
+        compare(name, |random| over(random, "ofi", FabricUse::OfiOnly));
+    }
+}
+
+/// Whether a network is there.
+fn has(name: &str, only: FabricUse) -> bool {
+    let settings = settings().fabric(only).build().expect("settings");
+    let mut networks = networks(&settings).into_iter();
+    match networks.find(|network| network.name == name) {
+        Some(Network {
+            state: Err(why), ..
+        }) => {
+            limic_tests::skip(&format!("no {name}: {why}"));
+            false
+        }
+        found => found.is_some(),
+    }
 }

@@ -68,37 +68,61 @@ fn shared_memory_inside_and_tcp_between() {
 
 /// A receive from anybody takes from shared memory and from the network, and each sender's messages
 /// in their order.
+fn each_sender_keeps_its_order(rank: &Rank, endpoint: &HybridEndpoint) {
+    const COUNT: u64 = 3000;
+    let peers = rank.connect(endpoint);
+    if rank.rank == 0 {
+        let mut next = [0_u64; 4];
+        let mut room = vec![0; 100_000];
+        for _ in 0..3 * COUNT {
+            let any = Selector::any_source(TAG);
+            let status = endpoint.recv(any, &mut room).expect("recv");
+            let from = peers.iter().position(|peer| *peer == status.peer);
+            let from = from.expect("a rank of this job");
+            let number = u64::from_le_bytes(room[..8].try_into().expect("8 bytes"));
+            assert_eq!(number, next[from], "from rank {from}");
+            next[from] += 1;
+        }
+        assert_eq!(next, [0, COUNT, COUNT, COUNT]);
+    } else {
+        for number in 0..COUNT {
+            let len = match number % 50 {
+                0 => 100_000,
+                other => 8 + other as usize * 30,
+            };
+            let mut message = number.to_le_bytes().to_vec();
+            message.resize(len, 0);
+            endpoint.send(peers[0], TAG, &message).expect("send");
+        }
+    }
+    rank.link.meet(endpoint);
+}
+
 #[test]
 fn any_source_keeps_the_order_of_each_sender() {
-    const COUNT: u64 = 3000;
     on_two_nodes("any_source_keeps_the_order_of_each_sender", 4, |rank| {
-        let endpoint = endpoint(|s| s);
-        let peers = rank.connect(&endpoint);
-        if rank.rank == 0 {
-            let mut next = [0_u64; 4];
-            let mut room = vec![0; 100_000];
-            for _ in 0..3 * COUNT {
-                let any = Selector::any_source(TAG);
-                let status = endpoint.recv(any, &mut room).expect("recv");
-                let from = peers.iter().position(|peer| *peer == status.peer);
-                let from = from.expect("a rank of this job");
-                let number = u64::from_le_bytes(room[..8].try_into().expect("8 bytes"));
-                assert_eq!(number, next[from], "from rank {from}");
-                next[from] += 1;
-            }
-            assert_eq!(next, [0, COUNT, COUNT, COUNT]);
-        } else {
-            for number in 0..COUNT {
-                let len = match number % 50 {
-                    0 => 100_000,
-                    other => 8 + other as usize * 30,
-                };
-                let mut message = number.to_le_bytes().to_vec();
-                message.resize(len, 0);
-                endpoint.send(peers[0], TAG, &message).expect("send");
-            }
-        }
-        rank.link.meet(&endpoint);
+        each_sender_keeps_its_order(rank, &endpoint(|s| s));
+    });
+}
+
+#[test]
+fn any_source_keeps_the_order_of_each_sender_over_libfabric() {
+    const TEST: &str = "any_source_keeps_the_order_of_each_sender_over_libfabric";
+    let with = |used| {
+        let builder = Settings::builder().without_environment();
+        let settings = builder.fabric(used).ofi_provider("tcp").build();
+        HybridEndpoint::with(settings.expect("settings"))
+    };
+    // libfabric looks at the interfaces once: ranks ask it when they are on their nodes.
+    if std::env::var_os("LIMIC_TEST_RANK").is_none()
+        && let Err(why) = with(FabricUse::OfiOnly)
+    {
+        return limic_tests::skip(&why.to_string());
+    }
+    on_two_nodes(TEST, 4, |rank| {
+        let endpoint = with(FabricUse::Ofi).expect("an endpoint");
+        each_sender_keeps_its_order(rank, &endpoint);
+        assert_eq!(over_network(&endpoint) > 0, rank.rank > 1);
     });
 }
 

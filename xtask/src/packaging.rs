@@ -9,13 +9,15 @@ use limic_runner::{Failure, Job, Summary, folders};
 use crate::{deb, optional};
 
 /// Crates that others depend on.
-const LIBRARIES: [&str; 16] = [
+const LIBRARIES: [&str; 18] = [
     "limic-matching",
     "limic-shm",
     "limic-copy",
     "limic-fabric",
     "limic-heap",
     "limic-tcp",
+    "limic-ofi-abi",
+    "limic-libfabric",
     "limic-ffi",
     "limic-ibverbs",
     "limic-bootstrap",

@@ -37,6 +37,11 @@ pub trait Fabric: Debug + Send {
     /// Where peers reach this endpoint.
     fn part(&self) -> Part;
 
+    /// Whether the endpoint at this place is of the same network.
+    fn reaches(&self, to: &Part) -> bool {
+        to.provider() == self.part().provider()
+    }
+
     /// What peers are told when they are connected.
     fn set_hello(&mut self, hello: Vec<u8>);
 

@@ -19,11 +19,13 @@ pub enum Provider {
     Verbs = 1,
     /// TCP.
     Tcp = 2,
+    /// A provider of libfabric.
+    Ofi = 3,
 }
 
 impl Provider {
     /// All of them, the preferred ones first: two endpoints use the first one that both have.
-    pub const ALL: [Self; 2] = [Self::Verbs, Self::Tcp];
+    pub const ALL: [Self; 3] = [Self::Verbs, Self::Ofi, Self::Tcp];
 
     /// The name that settings and texts use.
     #[must_use]
@@ -31,6 +33,7 @@ impl Provider {
         match self {
             Self::Verbs => "verbs",
             Self::Tcp => "tcp",
+            Self::Ofi => "ofi",
         }
     }
 }
@@ -99,6 +102,7 @@ impl Parts {
             let provider = match head >> 5 {
                 1 => Provider::Verbs,
                 2 => Provider::Tcp,
+                3 => Provider::Ofi,
                 _ => return None,
             };
             let (place, behind) = behind.split_at_checked(usize::from(head & 0x1f) + 1)?;
@@ -122,6 +126,7 @@ mod tests {
     fn places_come_back_as_far_as_there_is_room() {
         let verbs = Part::new(Provider::Verbs, &[7; 20]).unwrap();
         let tcp = Part::new(Provider::Tcp, &[9; 6]).unwrap();
+        let ofi = Part::new(Provider::Ofi, &[8; 7]).unwrap();
         let mut parts = Parts::NONE;
         assert_eq!(parts.find(Provider::Tcp), None);
         assert!(parts.add(&verbs) && parts.add(&tcp));
@@ -130,6 +135,8 @@ mod tests {
         // 8 bytes are left.
         assert!(!parts.add(&Part::new(Provider::Tcp, &[1; 18]).unwrap()));
         assert_eq!(parts.iter().count(), 2);
+        assert!(parts.add(&ofi));
+        assert_eq!(parts.find(Provider::Ofi), Some(ofi));
     }
 
     #[test]

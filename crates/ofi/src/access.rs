@@ -5,9 +5,6 @@ use core::ffi::c_void;
 use limic::raw::{OneSided, Posted, RawSlice, RawSliceMut};
 use limic::{Endpoint as _, Error, Outcome, Peer, RequestId};
 
-use crate::abi::endpoint::{fi_msg_rma, fi_rma_iov};
-use crate::abi::errno::*;
-use crate::abi::*;
 use crate::call::{Bytes, CallFlags, IOV_LIMIT, append};
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
@@ -15,6 +12,9 @@ use crate::memory_region::limic_key;
 use crate::node::{Node, Spare, mark};
 use crate::progress::{kind, name_of};
 use crate::send::Of;
+use limic_ofi_abi::endpoint::{fi_msg_rma, fi_rma_iov};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::*;
 
 /// What a call says, beside its form and its bytes.
 pub(crate) struct RmaArgs {

@@ -14,15 +14,15 @@ use std::time::Instant;
 use limic::{ADDRESS_LEN, Address};
 
 use self::strangers::Strangers;
-use crate::abi::entries::fi_av_attr;
-use crate::abi::errno::*;
-use crate::abi::objects::{fi_ops_av, fid_av, fid_domain};
-use crate::abi::*;
 use crate::domain::Domain;
 use crate::ffi_guard;
 use crate::names::Name;
 use crate::object::{self, Head, Object};
 use crate::services;
+use limic_ofi_abi::entries::fi_av_attr;
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::objects::{fi_ops_av, fid_av, fid_domain};
+use limic_ofi_abi::*;
 
 /// An address vector.
 #[repr(C)]

@@ -7,11 +7,11 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use limic_shm::process::LockHere;
 
-use crate::abi::errno::*;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::threads::{self, Thread};
 use crate::wait::{LONGEST, WaitObject};
+use limic_ofi_abi::errno::*;
 
 /// The thread of a domain.
 pub(crate) struct AutoProgress {

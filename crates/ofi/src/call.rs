@@ -11,11 +11,11 @@ use core::ffi::c_void;
 
 use limic::raw::{RawSlice, RawSliceMut};
 
-use crate::abi::endpoint::fid_ep;
-use crate::abi::errno::*;
-use crate::abi::*;
 use crate::endpoint::{Binding, Endpoint, sort};
 use crate::{ffi_guard, object};
+use limic_ofi_abi::endpoint::fid_ep;
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::*;
 
 /// Most pieces of a buffer.
 pub(crate) const IOV_LIMIT: usize = 8;

@@ -9,14 +9,14 @@ use std::collections::{HashMap, VecDeque};
 use limic::raw::{ClaimId, Messages, Posted, RawSliceMut, Runtime};
 use limic::{Outcome, Peer, Status};
 
-use crate::abi::errno::FI_EIO;
-use crate::abi::*;
 use crate::endpoint::{Endpoint, sort};
 use crate::errors::errno_of;
 use crate::log;
 use crate::node::{Node, mark};
 use crate::progress::{kind, name_of};
 use crate::send::Sent;
+use limic_ofi_abi::errno::FI_EIO;
+use limic_ofi_abi::*;
 
 /// What a message says, in bits 32 and above of its tag.
 const TOPIC_SHIFT: u32 = 32;

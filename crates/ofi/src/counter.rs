@@ -5,15 +5,15 @@ use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::abi::entries::fi_cntr_attr;
-use crate::abi::errno::*;
-use crate::abi::objects::{fi_ops_cntr, fid_cntr, fid_domain};
-use crate::abi::*;
 use crate::bound::Bound;
 use crate::domain::Domain;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 use crate::wait::{self, Patience, Told, WaitObject};
+use limic_ofi_abi::entries::fi_cntr_attr;
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::objects::{fi_ops_cntr, fid_cntr, fid_domain};
+use limic_ofi_abi::*;
 
 /// A counter.
 #[repr(C)]

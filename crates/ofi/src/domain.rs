@@ -8,10 +8,6 @@ use std::sync::Arc;
 use rustix::process::Pid;
 use rustix::thread::sched_getaffinity;
 
-use crate::abi::errno::*;
-use crate::abi::info::fi_info;
-use crate::abi::objects::{fi_ops_domain, fid_domain, fid_fabric};
-use crate::abi::*;
 use crate::auto_progress::AutoProgress;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
@@ -20,6 +16,10 @@ use crate::node::Pool;
 use crate::object::{self, Head, Object};
 use crate::turns::{ControlTurn, Turn, Turns};
 use crate::{address_vector, atomic, completion_queue, counter, endpoint, ffi_guard, poll_set};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::info::fi_info;
+use limic_ofi_abi::objects::{fi_ops_domain, fid_domain, fid_fabric};
+use limic_ofi_abi::*;
 
 /// A domain.
 #[repr(C)]

@@ -6,8 +6,8 @@ use limic_shm::process::ValueHere;
 
 use limic::{Error, PeerFailure};
 
-use crate::abi::errno::*;
 use crate::log;
+use limic_ofi_abi::errno::*;
 
 /// The number that stands for an error.
 pub(crate) fn errno_of(error: &Error) -> i32 {

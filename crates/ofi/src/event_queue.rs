@@ -9,14 +9,14 @@ use std::time::Instant;
 
 use limic_shm::process::LockHere;
 
-use crate::abi::entries::{fi_eq_attr, fi_eq_err_entry};
-use crate::abi::errno::*;
-use crate::abi::objects::{fi_ops_eq, fid_eq, fid_fabric};
-use crate::abi::*;
 use crate::fabric::Fabric;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 use crate::wait::{self, WaitObject};
+use limic_ofi_abi::entries::{fi_eq_attr, fi_eq_err_entry};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::objects::{fi_ops_eq, fid_eq, fid_fabric};
+use limic_ofi_abi::*;
 
 /// An event queue.
 #[repr(C)]

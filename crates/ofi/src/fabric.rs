@@ -3,12 +3,12 @@
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::abi::errno::*;
-use crate::abi::info::fi_fabric_attr;
-use crate::abi::objects::{fi_ops_fabric, fid_fabric};
-use crate::abi::{class, fi_ops, fi_version};
 use crate::object::{self, Head, Object};
 use crate::{domain, event_queue, ffi_guard, wait};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::info::fi_fabric_attr;
+use limic_ofi_abi::objects::{fi_ops_fabric, fid_fabric};
+use limic_ofi_abi::{class, fi_ops, fi_version};
 
 /// A fabric.
 #[repr(C)]

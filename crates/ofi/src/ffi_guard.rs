@@ -2,8 +2,8 @@
 
 use limic_ffi::{Panic, guard};
 
-use crate::abi::errno::FI_EOTHER;
 use crate::log;
+use limic_ofi_abi::errno::FI_EOTHER;
 
 /// Runs the body of a function that C calls. A panic, which is a bug of this library, becomes
 /// `otherwise`.
@@ -53,10 +53,10 @@ pub(crate) fn size(body: impl FnOnce() -> Result<usize, i32>) -> isize {
 /// A function that this provider does not have. Callers pass arguments, which it does not look at:
 /// under the C calling conventions of Linux the caller removes them.
 pub(crate) unsafe extern "C" fn no_such_function() -> i32 {
-    -crate::abi::errno::FI_ENOSYS
+    -limic_ofi_abi::errno::FI_ENOSYS
 }
 
 /// The same, of those that give a `ssize_t`.
 pub(crate) unsafe extern "C" fn no_such_call() -> isize {
-    -(crate::abi::errno::FI_ENOSYS as isize)
+    -(limic_ofi_abi::errno::FI_ENOSYS as isize)
 }

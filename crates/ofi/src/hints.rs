@@ -2,14 +2,14 @@
 
 use core::ffi::{CStr, c_char, c_void};
 
-use crate::abi::info::fi_info;
-use crate::abi::*;
 use crate::call::IOV_LIMIT;
 use crate::info::{
     INJECT_SIZE, LONGEST, MR_IOV_LIMIT, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT, caps,
 };
 use crate::names::Name;
 use crate::remote_comm;
+use limic_ofi_abi::info::fi_info;
+use limic_ofi_abi::*;
 
 /// The hints, with nothing asked where there are none.
 #[derive(Default)]

@@ -4,15 +4,15 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 use limic::ADDRESS_LEN;
 
-use crate::abi::errno::*;
-use crate::abi::info::{
-    fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
-};
-use crate::abi::*;
 use crate::call::IOV_LIMIT;
 use crate::hints::Hints;
 use crate::names::{self, Name};
 use crate::{ffi_guard, log, remote_comm};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::info::{
+    fi_domain_attr, fi_ep_attr, fi_fabric_attr, fi_info, fi_rx_attr, fi_tx_attr,
+};
+use limic_ofi_abi::*;
 
 /// Everything that endpoints can do, wherever they are.
 const CAPS: u64 = FI_MSG
@@ -84,6 +84,10 @@ pub(crate) unsafe extern "C" fn getinfo(
     ffi_guard::status(|| {
         if info.is_null() {
             return Err(FI_EINVAL);
+        }
+        // An endpoint of limic looks for another network, which this one is not.
+        if limic_libfabric::is_asking() {
+            return Err(FI_ENODATA);
         }
         // SAFETY: the core passes hints or null.
         let mut hints = unsafe { Hints::read(hints) };

@@ -20,13 +20,13 @@
 //!
 //! # Where to find what
 //!
-//! `abi` is libfabric's binary interface. `info` answers `fi_getinfo`; `fabric`, `domain`,
-//! `address_vector`, `completion_queue`, `counter`, `event_queue`, `poll_set` and `memory_region`
-//! are the objects of these names. `endpoint` holds what the calls share, which are in `messages`,
-//! `rma` and `atomic`; `progress` is what happens when operations end, `multi_receive` how one
-//! buffer takes many messages, `control_channel` what endpoints say to each other beside messages.
+//! libfabric's binary interface is `limic-ofi-abi`. `info` answers `fi_getinfo`; `fabric`,
+//! `domain`, `address_vector`, `completion_queue`, `counter`, `event_queue`, `poll_set` and
+//! `memory_region` are the objects of these names. `endpoint` holds what the calls share, which are
+//! in `messages`, `rma` and `atomic`; `progress` is what happens when operations end,
+//! `multi_receive` how one buffer takes many messages, `control_channel` what endpoints say to each
+//! other beside messages.
 
-mod abi;
 mod access;
 mod address_vector;
 mod atomic;
@@ -69,7 +69,7 @@ mod wait;
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 
-use abi::{fi_provider, fi_version};
+use limic_ofi_abi::{fi_provider, fi_version};
 
 /// libfabric writes into it, and reads it only through the pointer that it got.
 struct Provider(UnsafeCell<fi_provider>);

@@ -11,7 +11,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::PROVIDER;
-use crate::abi::fi_provider;
+use limic_ofi_abi::fi_provider;
 
 const FI_LOG_WARN: c_int = 0;
 const FI_LOG_INFO: c_int = 2;

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use limic::raw::{OneSided, RawSliceMut};
 use limic::{Access, Error, RegionId};
 
-use crate::abi::entries::fi_mr_attr;
-use crate::abi::errno::*;
-use crate::abi::objects::{fi_ops_mr, fid_mr};
-use crate::abi::*;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
+use limic_ofi_abi::entries::fi_mr_attr;
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::objects::{fi_ops_mr, fid_mr};
+use limic_ofi_abi::*;
 
 pub(crate) static OPS: fi_ops_mr = fi_ops_mr {
     size: size_of::<fi_ops_mr>(),

@@ -3,13 +3,13 @@
 
 use core::ffi::c_void;
 
-use crate::abi::endpoint::*;
-use crate::abi::errno::*;
-use crate::abi::fi_addr_t;
 use crate::call::{Bytes, CallFlags, NO_CONTEXT, TagSpace, c_call, data, with};
 use crate::endpoint::Endpoint;
 use crate::receive::{self, RecvArgs};
 use crate::send::{self, SendArgs};
+use limic_ofi_abi::endpoint::*;
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::fi_addr_t;
 
 /// A table, whose sends have a tag or none, and whose receives have the tag and the bits of it that
 /// are ignored, or neither.

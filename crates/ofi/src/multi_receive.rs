@@ -13,10 +13,10 @@ use std::collections::VecDeque;
 use limic::raw::{Messages, Posted, RawSliceMut, Requests, Taken};
 use limic::{Outcome, Peer, RequestId, Selector, Tag};
 
-use crate::abi::FI_MULTI_RECV;
 use crate::endpoint::{Endpoint, sort};
 use crate::node::{NO_REQUEST, Node, Spare, mark};
 use crate::progress::{kind, name_of, pointer_of};
+use limic_ofi_abi::FI_MULTI_RECV;
 
 /// A message for which there is a piece of a buffer.
 struct Piece {

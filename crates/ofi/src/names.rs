@@ -15,8 +15,8 @@ use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 
 use limic::{ADDRESS_LEN, Address};
 
-use crate::abi::errno::*;
 use crate::errors::reported;
+use limic_ofi_abi::errno::*;
 
 const SCHEME: &str = "fi_limic://";
 const NODE: &str = "localhost:";

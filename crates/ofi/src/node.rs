@@ -8,7 +8,7 @@
 use core::cell::Cell;
 use core::ffi::c_void;
 
-use crate::abi::FI_ADDR_NOTAVAIL;
+use limic_ofi_abi::FI_ADDR_NOTAVAIL;
 
 /// Completion flags are below bit 32; these say more about the node.
 pub(crate) mod mark {
@@ -53,7 +53,7 @@ pub(crate) struct Node {
     pub(crate) rest: u64,
 }
 
-const _: () = assert!(size_of::<Node>() == 64);
+const _: () = assert!(size_of::<Node>() == size_of::<limic_ofi_abi::fi_context2>());
 
 /// No request.
 pub(crate) const NO_REQUEST: u64 = u64::MAX;

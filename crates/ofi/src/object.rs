@@ -5,9 +5,9 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::ManuallyDrop;
 use std::sync::Arc;
 
-use crate::abi::errno::*;
-use crate::abi::{fi_ops, fid};
 use crate::ffi_guard;
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::{fi_ops, fid};
 
 /// A type whose first field is a `fid` structure of libfabric.
 ///

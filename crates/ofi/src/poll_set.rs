@@ -4,15 +4,15 @@ use core::cell::RefCell;
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use crate::abi::entries::fi_poll_attr;
-use crate::abi::errno::*;
-use crate::abi::objects::{fi_ops_poll, fid_domain, fid_poll};
-use crate::abi::{class, fi_ops, fid};
 use crate::completion_queue::Queue;
 use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
+use limic_ofi_abi::entries::fi_poll_attr;
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::objects::{fi_ops_poll, fid_domain, fid_poll};
+use limic_ofi_abi::{class, fi_ops, fid};
 
 enum Member {
     Queue(Arc<Queue>),

@@ -3,14 +3,14 @@
 use limic::raw::Requests;
 use limic::{Endpoint as _, Error, Outcome, RequestId};
 
-use crate::abi::errno::FI_ECANCELED;
-use crate::abi::*;
 use crate::control_channel::Coming;
 use crate::endpoint::{Endpoint, sort};
 use crate::errors::{errno_of, is_dropped, reported};
 use crate::log;
 use crate::node::{Node, Spare, mark};
 use crate::send::Copied;
+use limic_ofi_abi::errno::FI_ECANCELED;
+use limic_ofi_abi::*;
 
 /// What a watched request's name points to; names are aligned addresses with this in their lowest
 /// bits.

@@ -5,12 +5,12 @@ use core::ffi::c_void;
 use limic::raw::{Messages, Owner, Posted, RawSliceMut, Requests};
 use limic::{Selector, Tag};
 
-use crate::abi::errno::*;
-use crate::abi::*;
 use crate::call::{Bytes, CallFlags, TagSpace, slice_mut};
 use crate::endpoint::{Endpoint, sort};
 use crate::node::{Node, Spare, mark};
 use crate::progress::{application_tag, kind, name_of};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::*;
 
 /// What a receive asks for, and how it is reported.
 #[derive(Clone, Copy)]

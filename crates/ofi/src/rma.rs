@@ -3,12 +3,12 @@
 
 use core::ffi::c_void;
 
-use crate::abi::endpoint::{fi_msg_rma, fi_ops_rma, fid_ep};
-use crate::abi::errno::*;
-use crate::abi::fi_addr_t;
 use crate::access::{Remote, RmaArgs, call};
 use crate::call::{Bytes, CallFlags, NO_CONTEXT, c_call, data, with};
 use crate::endpoint::Endpoint;
+use limic_ofi_abi::endpoint::{fi_msg_rma, fi_ops_rma, fid_ep};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::fi_addr_t;
 
 pub(crate) static OPS: fi_ops_rma = fi_ops_rma {
     size: size_of::<fi_ops_rma>(),

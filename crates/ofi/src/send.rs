@@ -5,13 +5,13 @@ use core::ffi::c_void;
 use limic::raw::{Messages, Posted, RawSlice, SendOptions};
 use limic::{Error, Outcome, Peer, RequestId, Tag};
 
-use crate::abi::errno::*;
-use crate::abi::*;
 use crate::call::{Bytes, CallFlags, NO_CONTEXT, TagSpace, append, slice};
 use crate::endpoint::Endpoint;
 use crate::errors::{is_dropped, reported};
 use crate::node::{Node, Spare, mark};
 use crate::progress::{kind, name_of};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::*;
 
 /// Most injected messages that wait in copies, and most bytes of them; beyond that callers have to
 /// make progress first.

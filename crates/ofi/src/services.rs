@@ -16,9 +16,9 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::abi::errno::*;
 use crate::log;
 use crate::threads::{self, Thread};
+use limic_ofi_abi::errno::*;
 
 /// Longer than anybody takes to say 64 bytes. Other calls about the domain wait meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);

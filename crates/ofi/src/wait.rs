@@ -9,15 +9,15 @@ use limic::raw::Runtime;
 use limic_shm::process::Process;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
-use crate::abi::errno::*;
-use crate::abi::objects::fid_fabric;
-use crate::abi::*;
 use crate::completion_queue::Queue;
 use crate::counter::Counter;
 use crate::endpoint::Endpoint;
 use crate::event_queue::EventQueue;
 use crate::ffi_guard;
 use crate::object;
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::objects::fid_fabric;
+use limic_ofi_abi::*;
 
 /// What an application polls: readable when one of the queue's endpoints is wanted, or somebody in
 /// this process called.

@@ -13,19 +13,25 @@ named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     #[non_exhaustive]
     pub enum FabricUse {
-        /// To peers on other nodes: verbs where both sides have an adapter, else TCP.
+        /// To peers on other nodes: verbs where both sides have an adapter, or libfabric where it
+        /// is one without verbs, else TCP.
         #[default]
         Auto = "auto",
         /// To peers on other nodes: verbs.
         Verbs = "verbs",
         /// To peers on other nodes: TCP.
         Tcp = "tcp",
+        /// To peers on other nodes: a provider of libfabric.
+        Ofi = "ofi",
         /// None: peers on other nodes are not reached.
         Off = "off",
         /// Verbs to all peers, those on this node too: opening an endpoint fails without a device.
         VerbsOnly = "verbs-only",
         /// TCP to all peers, those on this node too.
         TcpOnly = "tcp-only",
+        /// A provider of libfabric to all peers, those on this node too: opening an endpoint fails
+        /// without one.
+        OfiOnly = "ofi-only",
     }
 }
 
@@ -42,10 +48,16 @@ impl FabricUse {
         matches!(self, Self::Auto | Self::Tcp | Self::TcpOnly)
     }
 
+    /// Whether peers may be reached over a provider of libfabric.
+    #[must_use]
+    pub const fn has_ofi(self) -> bool {
+        matches!(self, Self::Auto | Self::Ofi | Self::OfiOnly)
+    }
+
     /// Whether peers on this node are reached over a network too.
     #[must_use]
     pub const fn is_only(self) -> bool {
-        matches!(self, Self::VerbsOnly | Self::TcpOnly)
+        matches!(self, Self::VerbsOnly | Self::TcpOnly | Self::OfiOnly)
     }
 }
 

@@ -193,9 +193,14 @@ settings! {
         Fabric: Networks "LIMIC_FABRIC" "fabric",
         pub fabric: FabricUse = FabricUse::Auto, Plain(|_: &FabricUse| true),
         "networks that lead to peers on other machines: auto is verbs where both sides have an \
-         adapter, else TCP. With verbs-only and tcp-only, peers on this machine are reached so \
-         too",
-        "auto, verbs, tcp, off, verbs-only or tcp-only";
+         adapter, or libfabric where both have one without verbs, else TCP. With verbs-only, \
+         tcp-only and ofi-only, peers on this machine are reached so too",
+        "auto, verbs, tcp, ofi, off, verbs-only, tcp-only or ofi-only";
+
+        OfiProvider: Networks "LIMIC_OFI_PROVIDER" "ofi_provider",
+        pub ofi_provider: Text = None, Or("auto", |text: &String| !text.is_empty()),
+        "provider of libfabric, the same in all ranks; auto is the first one that serves",
+        "auto, or a name as fi_info -t FI_EP_RDM shows them";
 
         TcpInterface: Networks "LIMIC_TCP_INTERFACE" "tcp_interface",
         tcp_interface: Text = None, Or("auto", |text: &String| !text.is_empty()),
@@ -206,7 +211,7 @@ settings! {
         TcpTimeout: Networks "LIMIC_TCP_TIMEOUT_MS" "tcp_timeout_ms",
         tcp_timeout: Duration = Duration::from_secs(30), Millis(1000..=3_600_000),
         "milliseconds for which a machine may be silent that was asked for something, before its \
-         peers count as lost",
+         peers count as lost; over libfabric, for which it takes nothing",
         "1000 to 3600000 milliseconds";
 
         VerbsStreams: Verbs "LIMIC_VERBS_STREAMS" "verbs_streams",
@@ -409,6 +414,7 @@ mod tests {
             (Key::LineLatency, "Topology", "-1"),
             (Key::Copy, "rep-movsb", "rep"),
             (Key::Fabric, "TCP-only", "only"),
+            (Key::OfiProvider, "tcp;ofi_rxm", ""),
             (Key::TcpInterface, "eth0", ""),
             (Key::TcpTimeout, "1000", "999"),
             (Key::VerbsStreams, "8", "9"),

@@ -143,6 +143,7 @@ fn every_variable_does_something() {
         ("LIMIC_COPY", "vector"),
         ("LIMIC_STATS", "counts.json"),
         ("LIMIC_FABRIC", "verbs-only"),
+        ("LIMIC_OFI_PROVIDER", "efa"),
         ("LIMIC_TCP_INTERFACE", "eth1"),
         ("LIMIC_TCP_TIMEOUT_MS", "5000"),
         ("LIMIC_VERBS_STREAMS", "2"),
@@ -194,6 +195,7 @@ fn every_variable_does_something() {
     assert_eq!(settings.line_latency(), LineLatency::Nanoseconds(180));
     assert_eq!(settings.copy(), CopyInstructions::Vector);
     assert_eq!(settings.fabric(), FabricUse::VerbsOnly);
+    assert_eq!(settings.ofi_provider(), Some("efa"));
     let tcp = settings.tcp();
     assert_eq!(tcp.interface.as_deref(), Some("eth1"));
     assert_eq!(tcp.timeout, Duration::from_secs(5));

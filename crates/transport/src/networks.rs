@@ -2,7 +2,7 @@
 
 use limic_fabric::Limits;
 
-use crate::settings::Settings;
+use crate::settings::{FabricUse, Settings};
 
 /// A network, and whether endpoints here use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum NetworkOff {
 
 /// All networks that limic knows, the preferred ones first.
 #[must_use]
-pub fn networks(settings: &Settings) -> [Network; 2] {
+pub fn networks(settings: &Settings) -> [Network; 3] {
     let used = settings.fabric();
     let state = |on: bool, find: &dyn Fn() -> Result<String, NetworkOff>| {
         if on {
@@ -40,18 +40,51 @@ pub fn networks(settings: &Settings) -> [Network; 2] {
             Err(NetworkOff::Settings(used.to_string()))
         }
     };
+    let verbs = state(used.has_verbs(), &|| {
+        verbs(settings).map(|devices| devices.join(", "))
+    });
+    let has_verbs = verbs.is_ok();
     [
         Network {
             name: "verbs",
-            state: state(used.has_verbs(), &|| {
-                verbs(settings).map(|devices| devices.join(", "))
-            }),
+            state: verbs,
+        },
+        Network {
+            name: "ofi",
+            state: state(used.has_ofi(), &|| ofi(settings, has_verbs)),
         },
         Network {
             name: "tcp",
             state: state(used.has_tcp(), &|| tcp(settings)),
         },
     ]
+}
+
+fn ofi(settings: &Settings, has_verbs: bool) -> Result<String, NetworkOff> {
+    let unasked = settings.fabric() == FabricUse::Auto;
+    let serves = if unasked {
+        ofi_serves(has_verbs)
+    } else {
+        Ok(())
+    };
+    serves
+        .and_then(|()| {
+            let found = limic_libfabric::found(settings.ofi_provider(), unasked);
+            found.map_err(|why| why.to_string())
+        })
+        .map_err(NetworkOff::Unusable)
+}
+
+/// Whether libfabric is worth to be asked where nobody has said so: to load it takes longer than to
+/// open an endpoint, and over sockets it is no faster than TCP is here.
+pub(crate) fn ofi_serves(has_verbs: bool) -> Result<(), String> {
+    if has_verbs {
+        return Err("verbs serve this machine's adapter".to_owned());
+    }
+    match limic_libfabric::adapter() {
+        Some(_) => Ok(()),
+        None => Err("this machine has no adapter for it".to_owned()),
+    }
 }
 
 fn tcp(settings: &Settings) -> Result<String, NetworkOff> {
@@ -68,6 +101,7 @@ fn tcp(settings: &Settings) -> Result<String, NetworkOff> {
 pub fn limits(name: &str) -> Option<Limits> {
     match name {
         "tcp" => Some(limic_tcp::TcpFabric::LIMITS),
+        "ofi" => Some(limic_libfabric::OfiFabric::LIMITS),
         #[cfg(feature = "ibverbs")]
         "verbs" => {
             use limic_ibverbs::fabric::FabricSettings;

@@ -47,8 +47,9 @@ pub(crate) struct Args {
 
 const AFTER_HELP: &str = "\
 RECEIVER is self, same-process, shared-cache, same-package or other-package: an endpoint of this \
-machine so far away; tcp or verbs: one that is reached over that network; or kernel: one whose \
-messages the kernel module matches. SIZE is a number of bytes, with an optional suffix K, M or G.
+machine so far away; tcp, ofi or verbs: one that is reached over that network; or kernel: one \
+whose messages the kernel module matches. SIZE is a number of bytes, with an optional suffix K, M \
+or G.
 
 --pid does not disturb the process, which may be stopped too. It has to be one's own, or one needs \
 CAP_SYS_PTRACE. docs/counters.md describes what is shown.

@@ -126,6 +126,10 @@ fn remedy_for(name: &str, why: &NetworkOff) -> &'static str {
         NetworkOff::Settings(_) => "unset LIMIC_FABRIC, or set it to auto",
         NetworkOff::NotBuilt => "build with the feature ibverbs",
         _ if name == "tcp" => "give an interface an address, and name it in LIMIC_TCP_INTERFACE",
+        _ if name == "ofi" => {
+            "none is needed where verbs or TCP serve; else libfabric 1.11 or newer, and \
+             LIMIC_FABRIC=ofi"
+        }
         _ => {
             "none is needed within one node, nor where TCP is fast enough; else an InfiniBand or \
              RoCE adapter, or a soft one (rdma link add rxe0 type rxe netdev NAME), and \

@@ -32,7 +32,7 @@ pub(super) struct Message {
 pub(super) enum WhyError {
     #[error(
         "'{0}' is not a receiver; accepted: self, same-process, shared-cache, same-package, \
-         other-package, tcp, verbs, kernel"
+         other-package, tcp, ofi, verbs, kernel"
     )]
     Receiver(String),
 
@@ -108,7 +108,9 @@ fn receiver(
 ) -> Result<Receiver, WhyError> {
     let receiver = match to {
         "kernel" => Receiver::Module,
-        "tcp" | "verbs" => Receiver::Network(networks::limits(to).ok_or(WhyError::NotBuilt)?),
+        "tcp" | "ofi" | "verbs" => {
+            Receiver::Network(networks::limits(to).ok_or(WhyError::NotBuilt)?)
+        }
         _ => {
             let locality = to.parse();
             let locality = locality.map_err(|_| WhyError::Receiver(to.to_owned()))?;

@@ -8,14 +8,14 @@ mod remote;
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 
-use crate::abi::atomic::{fi_atomic_attr, fi_ioc, fi_msg_atomic, fi_ops_atomic, fi_rma_ioc};
-use crate::abi::endpoint::fid_ep;
-use crate::abi::errno::*;
-use crate::abi::objects::fid_domain;
-use crate::abi::*;
 use crate::call::{Bytes, CallFlags, NO_CONTEXT, c_call, with};
 use crate::endpoint::Endpoint;
 use crate::ffi_guard;
+use limic_ofi_abi::atomic::{fi_atomic_attr, fi_ioc, fi_msg_atomic, fi_ops_atomic, fi_rma_ioc};
+use limic_ofi_abi::endpoint::fid_ep;
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::objects::fid_domain;
+use limic_ofi_abi::*;
 
 use self::remote::{Arrays, AtomicArgs, AtomicKind, LONGEST, call, most};
 

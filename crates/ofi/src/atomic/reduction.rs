@@ -1,34 +1,7 @@
 //! What atomic operations do to memory, element by element.
 
+use limic_ofi_abi::atomic::op;
 use limic_shm::process::LockHere;
-
-/// Operations, numbered as libfabric does.
-pub(crate) mod op {
-    pub(crate) const MIN: u32 = 0;
-    pub(crate) const MAX: u32 = 1;
-    pub(crate) const SUM: u32 = 2;
-    pub(crate) const PROD: u32 = 3;
-    pub(crate) const LOR: u32 = 4;
-    pub(crate) const LAND: u32 = 5;
-    pub(crate) const BOR: u32 = 6;
-    pub(crate) const BAND: u32 = 7;
-    pub(crate) const LXOR: u32 = 8;
-    pub(crate) const BXOR: u32 = 9;
-    pub(crate) const READ: u32 = 10;
-    pub(crate) const WRITE: u32 = 11;
-    pub(crate) const CSWAP: u32 = 12;
-    pub(crate) const CSWAP_NE: u32 = 13;
-    pub(crate) const CSWAP_LE: u32 = 14;
-    pub(crate) const CSWAP_LT: u32 = 15;
-    pub(crate) const CSWAP_GE: u32 = 16;
-    pub(crate) const CSWAP_GT: u32 = 17;
-    pub(crate) const MSWAP: u32 = 18;
-
-    /// Whether it looks at a second operand.
-    pub(crate) fn compares(op: u32) -> bool {
-        (CSWAP..=MSWAP).contains(&op)
-    }
-}
 
 /// Bytes of an element of a type, numbered as libfabric does. `None`: unknown, or one that Rust
 /// does not have (`long double`).

@@ -9,16 +9,17 @@ use core::ffi::c_void;
 
 use limic::raw::{Messages, Posted, RawSliceMut};
 use limic::{Access, Peer, Selector};
+use limic_ofi_abi::atomic::op;
 
-use super::reduction::{Reduction, knows, op, size_of_type};
-use crate::abi::errno::*;
-use crate::abi::*;
+use super::reduction::{Reduction, knows, size_of_type};
 use crate::call::{Bytes, CallFlags, append};
 use crate::control_channel::{answer_tag, atomic_tag};
 use crate::endpoint::Endpoint;
 use crate::log;
 use crate::node::{Node, Spare};
 use crate::progress::{kind, name_of};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::*;
 
 /// Most bytes of elements of one operation.
 pub(super) const LONGEST: usize = 4096;

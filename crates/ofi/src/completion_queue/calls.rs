@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::Queue;
 use super::idle::Idle;
-use crate::abi::entries::{fi_cq_attr, fi_cq_err_entry};
-use crate::abi::errno::*;
-use crate::abi::objects::{fi_ops_cq, fid_cq, fid_domain};
-use crate::abi::*;
 use crate::bound::Bound;
 use crate::errors::text_of;
 use crate::object::{self, Head};
 use crate::wait::WaitObject;
 use crate::{ffi_guard, log};
+use limic_ofi_abi::entries::{fi_cq_attr, fi_cq_err_entry};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::objects::{fi_ops_cq, fid_cq, fid_domain};
+use limic_ofi_abi::*;
 
 static OPS: fi_ops = fi_ops {
     control,

@@ -11,13 +11,13 @@ mod signal;
 use core::cell::Cell;
 use std::sync::Arc;
 
-use crate::abi::objects::fid_cq;
-use crate::abi::*;
 use crate::bound::Bound;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::node::Node;
 use crate::object::{Head, Object};
+use limic_ofi_abi::objects::fid_cq;
+use limic_ofi_abi::*;
 
 pub(crate) use self::calls::open;
 use self::idle::Idle;

@@ -4,11 +4,11 @@ use core::ffi::{c_int, c_void};
 use std::time::Instant;
 
 use super::Queue;
-use crate::abi::entries::{fi_cq_err_entry, fi_cq_tagged_entry};
-use crate::abi::errno::*;
-use crate::abi::*;
 use crate::node::{Node, context_of, mark};
 use crate::wait::{self, Patience, Told};
+use limic_ofi_abi::entries::{fi_cq_err_entry, fi_cq_tagged_entry};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::*;
 
 /// Why nothing was read.
 pub(super) enum Miss {

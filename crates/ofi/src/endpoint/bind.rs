@@ -5,12 +5,12 @@ use core::ffi::c_int;
 use std::sync::Arc;
 
 use super::Endpoint;
-use crate::abi::errno::*;
-use crate::abi::*;
 use crate::address_vector::AddressVector;
 use crate::completion_queue::Queue;
 use crate::counter::Counter;
 use crate::{ffi_guard, object};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::*;
 
 /// Counters by kind of operation.
 #[derive(Default)]

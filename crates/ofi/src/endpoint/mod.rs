@@ -18,9 +18,6 @@ use std::sync::Arc;
 use limic::raw::ClaimId;
 use limic::{Endpoint as _, HybridEndpoint, Peer};
 
-use crate::abi::endpoint::fid_ep;
-use crate::abi::errno::*;
-use crate::abi::*;
 use crate::address_vector::AddressVector;
 use crate::domain::Domain;
 use crate::errors::reported;
@@ -28,6 +25,9 @@ use crate::node::{Node, UNNAMED, mark};
 use crate::object::{Head, Object};
 use crate::services::Service;
 use crate::stats::Tally;
+use limic_ofi_abi::endpoint::fid_ep;
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::*;
 
 pub(crate) use self::bind::{Binding, Counters};
 pub(crate) use self::leftovers::close_all;

@@ -12,11 +12,6 @@ use super::bind::{Binding, Counters, bind};
 use super::leftovers;
 use super::options::{cancel, control, getname, getopt, setname, setopt, size_left};
 use super::{Endpoint, sort};
-use crate::abi::endpoint::{fi_ops_cm, fi_ops_collective, fi_ops_ep, fid_ep};
-use crate::abi::errno::*;
-use crate::abi::info::fi_info;
-use crate::abi::objects::fid_domain;
-use crate::abi::*;
 use crate::domain::Domain;
 use crate::errors::reported;
 use crate::messages::{tagged, untagged};
@@ -24,6 +19,11 @@ use crate::names::Name;
 use crate::object::{self, Head};
 use crate::stats::Tally;
 use crate::{atomic, ffi_guard, info, rma};
+use limic_ofi_abi::endpoint::{fi_ops_cm, fi_ops_collective, fi_ops_ep, fid_ep};
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::info::fi_info;
+use limic_ofi_abi::objects::fid_domain;
+use limic_ofi_abi::*;
 
 static OPS: fi_ops = fi_ops {
     close,

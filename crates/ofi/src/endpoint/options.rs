@@ -7,15 +7,15 @@ use limic::Endpoint as _;
 use limic::raw::Requests;
 
 use super::Endpoint;
-use crate::abi::endpoint::fid_ep;
-use crate::abi::errno::*;
-use crate::abi::*;
 use crate::address_vector::put_bytes;
 use crate::names::Name;
 use crate::node::Spare;
 use crate::progress::{kind, name_of};
 use crate::services::Service;
 use crate::{ffi_guard, info, log, object};
+use limic_ofi_abi::endpoint::fid_ep;
+use limic_ofi_abi::errno::*;
+use limic_ofi_abi::*;
 
 pub(super) unsafe extern "C" fn control(
     fid: *mut fid,

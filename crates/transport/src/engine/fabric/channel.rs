@@ -104,7 +104,7 @@ impl FabricChannel {
     fn common(&self, address: &Address) -> Option<(u8, Part)> {
         (0_u8..).zip(&self.fabrics).find_map(|(number, fabric)| {
             let part = address.fabric.find(fabric.part().provider())?;
-            Some((number, part))
+            fabric.reaches(&part).then_some((number, part))
         })
     }
 

@@ -1,12 +1,13 @@
 //! The fabrics that an endpoint opens: the only place that knows which kinds there are.
 
-#[cfg(feature = "ibverbs")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use limic_fabric::{Fabric, Provider};
+use limic_libfabric::{OfiError, OfiFabric, OfiSettings};
 use limic_tcp::{TcpFabric, TcpSettings};
 
-use crate::settings::Settings;
+use crate::networks::ofi_serves;
+use crate::settings::{FabricUse, Settings};
 use crate::{Address, Error, Result};
 
 /// A fabric; or why there is none.
@@ -22,8 +23,9 @@ pub(super) fn open_all(settings: &Settings, address: &Address) -> Result<Vec<Box
     for provider in Provider::ALL {
         let fabric = match provider {
             Provider::Verbs if used.has_verbs() => verbs(settings, address),
+            Provider::Ofi if used.has_ofi() => ofi(settings, address, !opened.is_empty()),
             Provider::Tcp if used.has_tcp() => tcp(settings, address),
-            Provider::Verbs | Provider::Tcp => continue,
+            Provider::Verbs | Provider::Ofi | Provider::Tcp => continue,
         };
         match fabric {
             Ok(fabric) => opened.push(fabric),
@@ -37,6 +39,35 @@ pub(super) fn open_all(settings: &Settings, address: &Address) -> Result<Vec<Box
         }
     }
     Ok(opened)
+}
+
+/// A provider of libfabric. `has_verbs`: it is not looked for unless somebody asks.
+fn ofi(settings: &Settings, address: &Address, has_verbs: bool) -> OpenedFabric {
+    // A machine without a provider is not asked again at each endpoint: that takes long.
+    static NO_PROVIDER: AtomicBool = AtomicBool::new(false);
+    let unasked = settings.fabric() == FabricUse::Auto;
+    if unasked {
+        ofi_serves(has_verbs)?;
+        if NO_PROVIDER.load(Ordering::Relaxed) {
+            return Err("libfabric has no provider for this machine's adapter".to_owned());
+        }
+    }
+    let wanted = OfiSettings {
+        provider: settings.ofi_provider().map(str::to_owned),
+        adapters: unasked,
+        timeout: settings.tcp().timeout,
+    };
+    match OfiFabric::open(&wanted, address.id, address.secret) {
+        Ok(fabric) => Ok(Box::new(fabric)),
+        Err(why) => {
+            if unasked && matches!(why, OfiError::Nothing(_)) {
+                NO_PROVIDER.store(true, Ordering::Relaxed);
+            } else if !settings.fabric().is_only() {
+                tracing::warn!("ofi is off: {why}");
+            }
+            Err(why.to_string())
+        }
+    }
 }
 
 fn tcp(settings: &Settings, address: &Address) -> OpenedFabric {

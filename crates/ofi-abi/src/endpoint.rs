@@ -6,22 +6,22 @@ use super::atomic::fi_ops_atomic;
 use super::{fi_addr_t, fid};
 
 #[repr(C)]
-pub(crate) struct fid_ep {
-    pub(crate) fid: fid,
-    pub(crate) ops: *const fi_ops_ep,
-    pub(crate) cm: *const fi_ops_cm,
-    pub(crate) msg: *const fi_ops_msg,
-    pub(crate) rma: *const fi_ops_rma,
-    pub(crate) tagged: *const fi_ops_tagged,
-    pub(crate) atomic: *const fi_ops_atomic,
-    pub(crate) collective: *const fi_ops_collective,
+pub struct fid_ep {
+    pub fid: fid,
+    pub ops: *const fi_ops_ep,
+    pub cm: *const fi_ops_cm,
+    pub msg: *const fi_ops_msg,
+    pub rma: *const fi_ops_rma,
+    pub tagged: *const fi_ops_tagged,
+    pub atomic: *const fi_ops_atomic,
+    pub collective: *const fi_ops_collective,
 }
 
 /// Nothing of it is there.
 #[repr(C)]
-pub(crate) struct fi_ops_collective {
-    pub(crate) size: usize,
-    pub(crate) calls: [unsafe extern "C" fn() -> isize; 11],
+pub struct fi_ops_collective {
+    pub size: usize,
+    pub calls: [unsafe extern "C" fn() -> isize; 11],
 }
 
 table! { fi_ops_ep {
@@ -47,44 +47,44 @@ table! { fi_ops_cm {
 }}
 
 #[repr(C)]
-pub(crate) struct fi_msg {
-    pub(crate) msg_iov: *const libc::iovec,
-    pub(crate) desc: *mut *mut c_void,
-    pub(crate) iov_count: usize,
-    pub(crate) addr: fi_addr_t,
-    pub(crate) context: *mut c_void,
-    pub(crate) data: u64,
+pub struct fi_msg {
+    pub msg_iov: *const libc::iovec,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: fi_addr_t,
+    pub context: *mut c_void,
+    pub data: u64,
 }
 
 #[repr(C)]
-pub(crate) struct fi_msg_tagged {
-    pub(crate) msg_iov: *const libc::iovec,
-    pub(crate) desc: *mut *mut c_void,
-    pub(crate) iov_count: usize,
-    pub(crate) addr: fi_addr_t,
-    pub(crate) tag: u64,
-    pub(crate) ignore: u64,
-    pub(crate) context: *mut c_void,
-    pub(crate) data: u64,
+pub struct fi_msg_tagged {
+    pub msg_iov: *const libc::iovec,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: fi_addr_t,
+    pub tag: u64,
+    pub ignore: u64,
+    pub context: *mut c_void,
+    pub data: u64,
 }
 
 #[repr(C)]
-pub(crate) struct fi_rma_iov {
-    pub(crate) addr: u64,
-    pub(crate) len: usize,
-    pub(crate) key: u64,
+pub struct fi_rma_iov {
+    pub addr: u64,
+    pub len: usize,
+    pub key: u64,
 }
 
 #[repr(C)]
-pub(crate) struct fi_msg_rma {
-    pub(crate) msg_iov: *const libc::iovec,
-    pub(crate) desc: *mut *mut c_void,
-    pub(crate) iov_count: usize,
-    pub(crate) addr: fi_addr_t,
-    pub(crate) rma_iov: *const fi_rma_iov,
-    pub(crate) rma_iov_count: usize,
-    pub(crate) context: *mut c_void,
-    pub(crate) data: u64,
+pub struct fi_msg_rma {
+    pub msg_iov: *const libc::iovec,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: fi_addr_t,
+    pub rma_iov: *const fi_rma_iov,
+    pub rma_iov_count: usize,
+    pub context: *mut c_void,
+    pub data: u64,
 }
 
 table! { fi_ops_msg {

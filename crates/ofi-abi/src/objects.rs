@@ -12,10 +12,10 @@ use super::info::fi_info;
 use super::{fi_addr_t, fid};
 
 #[repr(C)]
-pub(crate) struct fid_fabric {
-    pub(crate) fid: fid,
-    pub(crate) ops: *const fi_ops_fabric,
-    pub(crate) api_version: u32,
+pub struct fid_fabric {
+    pub fid: fid,
+    pub ops: *const fi_ops_fabric,
+    pub api_version: u32,
 }
 
 table! { fi_ops_fabric {
@@ -28,10 +28,10 @@ table! { fi_ops_fabric {
 }}
 
 #[repr(C)]
-pub(crate) struct fid_domain {
-    pub(crate) fid: fid,
-    pub(crate) ops: *const fi_ops_domain,
-    pub(crate) mr: *const fi_ops_mr,
+pub struct fid_domain {
+    pub fid: fid,
+    pub ops: *const fi_ops_domain,
+    pub mr: *const fi_ops_mr,
 }
 
 table! { fi_ops_domain {
@@ -56,16 +56,16 @@ table! { fi_ops_mr {
 }}
 
 #[repr(C)]
-pub(crate) struct fid_mr {
-    pub(crate) fid: fid,
-    pub(crate) mem_desc: *mut c_void,
-    pub(crate) key: u64,
+pub struct fid_mr {
+    pub fid: fid,
+    pub mem_desc: *mut c_void,
+    pub key: u64,
 }
 
 #[repr(C)]
-pub(crate) struct fid_av {
-    pub(crate) fid: fid,
-    pub(crate) ops: *const fi_ops_av,
+pub struct fid_av {
+    pub fid: fid,
+    pub ops: *const fi_ops_av,
 }
 
 table! { fi_ops_av {
@@ -79,9 +79,9 @@ table! { fi_ops_av {
 }}
 
 #[repr(C)]
-pub(crate) struct fid_cq {
-    pub(crate) fid: fid,
-    pub(crate) ops: *const fi_ops_cq,
+pub struct fid_cq {
+    pub fid: fid,
+    pub ops: *const fi_ops_cq,
 }
 
 table! { fi_ops_cq {
@@ -95,9 +95,9 @@ table! { fi_ops_cq {
 }}
 
 #[repr(C)]
-pub(crate) struct fid_cntr {
-    pub(crate) fid: fid,
-    pub(crate) ops: *const fi_ops_cntr,
+pub struct fid_cntr {
+    pub fid: fid,
+    pub ops: *const fi_ops_cntr,
 }
 
 table! { fi_ops_cntr {
@@ -111,9 +111,9 @@ table! { fi_ops_cntr {
 }}
 
 #[repr(C)]
-pub(crate) struct fid_eq {
-    pub(crate) fid: fid,
-    pub(crate) ops: *const fi_ops_eq,
+pub struct fid_eq {
+    pub fid: fid,
+    pub ops: *const fi_ops_eq,
 }
 
 table! { fi_ops_eq {
@@ -125,9 +125,9 @@ table! { fi_ops_eq {
 }}
 
 #[repr(C)]
-pub(crate) struct fid_poll {
-    pub(crate) fid: fid,
-    pub(crate) ops: *const fi_ops_poll,
+pub struct fid_poll {
+    pub fid: fid,
+    pub ops: *const fi_ops_poll,
 }
 
 table! { fi_ops_poll {

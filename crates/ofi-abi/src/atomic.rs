@@ -5,37 +5,66 @@ use core::ffi::{c_int, c_void};
 use super::endpoint::fid_ep;
 use super::fi_addr_t;
 
-#[repr(C)]
-pub(crate) struct fi_ioc {
-    pub(crate) addr: *mut c_void,
-    pub(crate) count: usize,
+/// Operations, numbered as libfabric does.
+pub mod op {
+    pub const MIN: u32 = 0;
+    pub const MAX: u32 = 1;
+    pub const SUM: u32 = 2;
+    pub const PROD: u32 = 3;
+    pub const LOR: u32 = 4;
+    pub const LAND: u32 = 5;
+    pub const BOR: u32 = 6;
+    pub const BAND: u32 = 7;
+    pub const LXOR: u32 = 8;
+    pub const BXOR: u32 = 9;
+    pub const READ: u32 = 10;
+    pub const WRITE: u32 = 11;
+    pub const CSWAP: u32 = 12;
+    pub const CSWAP_NE: u32 = 13;
+    pub const CSWAP_LE: u32 = 14;
+    pub const CSWAP_LT: u32 = 15;
+    pub const CSWAP_GE: u32 = 16;
+    pub const CSWAP_GT: u32 = 17;
+    pub const MSWAP: u32 = 18;
+
+    /// Whether it looks at a second operand.
+    #[must_use]
+    pub fn compares(op: u32) -> bool {
+        (CSWAP..=MSWAP).contains(&op)
+    }
 }
 
 #[repr(C)]
-pub(crate) struct fi_rma_ioc {
-    pub(crate) addr: u64,
-    pub(crate) count: usize,
-    pub(crate) key: u64,
+pub struct fi_ioc {
+    pub addr: *mut c_void,
+    pub count: usize,
 }
 
 #[repr(C)]
-pub(crate) struct fi_atomic_attr {
-    pub(crate) count: usize,
-    pub(crate) size: usize,
+pub struct fi_rma_ioc {
+    pub addr: u64,
+    pub count: usize,
+    pub key: u64,
 }
 
 #[repr(C)]
-pub(crate) struct fi_msg_atomic {
-    pub(crate) msg_iov: *const fi_ioc,
-    pub(crate) desc: *mut *mut c_void,
-    pub(crate) iov_count: usize,
-    pub(crate) addr: fi_addr_t,
-    pub(crate) rma_iov: *const fi_rma_ioc,
-    pub(crate) rma_iov_count: usize,
-    pub(crate) datatype: u32,
-    pub(crate) op: u32,
-    pub(crate) context: *mut c_void,
-    pub(crate) data: u64,
+pub struct fi_atomic_attr {
+    pub count: usize,
+    pub size: usize,
+}
+
+#[repr(C)]
+pub struct fi_msg_atomic {
+    pub msg_iov: *const fi_ioc,
+    pub desc: *mut *mut c_void,
+    pub iov_count: usize,
+    pub addr: fi_addr_t,
+    pub rma_iov: *const fi_rma_ioc,
+    pub rma_iov_count: usize,
+    pub datatype: u32,
+    pub op: u32,
+    pub context: *mut c_void,
+    pub data: u64,
 }
 
 table! { fi_ops_atomic {

@@ -1,7 +1,7 @@
 //! Error numbers of libfabric: those of the system, and its own from 256 on. Functions return them
 //! negated.
 
-pub(crate) use libc::{
+pub use libc::{
     EACCES as FI_EACCES, EADDRNOTAVAIL as FI_EADDRNOTAVAIL, EAGAIN as FI_EAGAIN, EBUSY as FI_EBUSY,
     ECANCELED as FI_ECANCELED, ECONNABORTED as FI_ECONNABORTED, ECONNREFUSED as FI_ECONNREFUSED,
     ECONNRESET as FI_ECONNRESET, EHOSTUNREACH as FI_EHOSTUNREACH, EINVAL as FI_EINVAL,
@@ -10,13 +10,13 @@ pub(crate) use libc::{
     EOPNOTSUPP as FI_EOPNOTSUPP, ETIMEDOUT as FI_ETIMEDOUT,
 };
 
-pub(crate) const FI_EOTHER: i32 = 256;
-pub(crate) const FI_ETOOSMALL: i32 = 257;
-pub(crate) const FI_EOPBADSTATE: i32 = 258;
-pub(crate) const FI_EAVAIL: i32 = 259;
-pub(crate) const FI_EBADFLAGS: i32 = 260;
-pub(crate) const FI_EDOMAIN: i32 = 262;
-pub(crate) const FI_ENOCQ: i32 = 263;
-pub(crate) const FI_ETRUNC: i32 = 265;
-pub(crate) const FI_ENOKEY: i32 = 266;
-pub(crate) const FI_ENOAV: i32 = 267;
+pub const FI_EOTHER: i32 = 256;
+pub const FI_ETOOSMALL: i32 = 257;
+pub const FI_EOPBADSTATE: i32 = 258;
+pub const FI_EAVAIL: i32 = 259;
+pub const FI_EBADFLAGS: i32 = 260;
+pub const FI_EDOMAIN: i32 = 262;
+pub const FI_ENOCQ: i32 = 263;
+pub const FI_ETRUNC: i32 = 265;
+pub const FI_ENOKEY: i32 = 266;
+pub const FI_ENOAV: i32 = 267;

@@ -49,6 +49,7 @@ macro_rules! constants {
 fn structures() -> Vec<Fact> {
     let mut all = facts! {
         fid { fclass, context, ops }
+        fi_context2 { internal }
         fi_ops { size, close, bind, control, ops_open, tostr, ops_set }
         fi_provider { version, fi_version, context, name, getinfo, fabric, cleanup }
         fi_tx_attr { caps, mode, op_flags, msg_order, comp_order, inject_size, size, iov_limit, rma_iov_limit, tclass }
@@ -58,6 +59,7 @@ fn structures() -> Vec<Fact> {
             next, caps, mode, addr_format, src_addrlen, dest_addrlen, src_addr, dest_addr, handle, tx_attr, rx_attr,
             ep_attr, domain_attr, fabric_attr, nic,
         }
+        fi_cq_msg_entry { op_context, flags, len }
         fi_cq_tagged_entry { op_context, flags, len, buf, data, tag }
         fi_cq_attr { size, flags, format, wait_obj, signaling_vector, wait_cond, wait_set }
         fi_cntr_attr { events, wait_obj, wait_set, flags }
@@ -175,8 +177,13 @@ fn numbers() -> Vec<Fact> {
         FI_ORDER_ATOMIC_WAR,
         FI_ORDER_ATOMIC_WAW,
         FI_CONTEXT2,
+        FI_CONTEXT,
         FI_MR_BASIC,
         FI_MR_SCALABLE,
+        FI_MR_LOCAL,
+        FI_MR_VIRT_ADDR,
+        FI_MR_ALLOCATED,
+        FI_MR_PROV_KEY,
         FI_AV_UNSPEC,
         FI_AV_TABLE,
         FI_PROGRESS_AUTO,
@@ -239,13 +246,9 @@ fn numbers() -> Vec<Fact> {
         ("FI_GETWAITOBJ", command::GETWAITOBJ as u64),
         ("FI_DOUBLE_COMPLEX", 11),
         ("FI_UINT128", 15),
-        ("FI_MSWAP", crate::atomic::reduction::op::MSWAP.into()),
-        ("FI_CSWAP", crate::atomic::reduction::op::CSWAP.into()),
-        ("FI_ATOMIC_READ", crate::atomic::reduction::op::READ.into()),
-        (
-            "sizeof(struct fi_context2)",
-            size_of::<crate::node::Node>() as u64,
-        ),
+        ("FI_MSWAP", op::MSWAP.into()),
+        ("FI_CSWAP", op::CSWAP.into()),
+        ("FI_ATOMIC_READ", op::READ.into()),
     ];
     all.extend(named.map(|(name, value)| Fact {
         expression: format!("(uint64_t) {name}"),

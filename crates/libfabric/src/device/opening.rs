@@ -1,0 +1,179 @@
+//! The objects of an endpoint of libfabric are opened, and closed.
+
+use core::ffi::{c_int, c_void};
+use core::mem::{ManuallyDrop, zeroed};
+use core::ptr::null_mut;
+
+use limic_ofi_abi::entries::{fi_av_attr, fi_cq_attr};
+use limic_ofi_abi::{
+    FI_AV_TABLE, FI_AV_UNSPEC, FI_CQ_FORMAT_MSG, FI_RECV, FI_SEND, FI_WAIT_FD, FI_WAIT_NONE,
+    command, fid,
+};
+
+use super::Device;
+use crate::fabric::OfiError;
+use crate::library::Functions;
+use crate::provider::{Info, part_of};
+
+impl Device {
+    /// Opens an endpoint of the first provider that serves and can be opened.
+    ///
+    /// # Errors
+    /// Says what is in the way, of the first one.
+    pub(crate) fn open(name: Option<&str>, adapters: bool) -> Result<Self, OfiError> {
+        let functions = Functions::load().map_err(OfiError::Nothing)?;
+        let (mut failed, mut nth) = (None, 0);
+        loop {
+            match Info::find(functions, name, adapters, nth) {
+                Ok(info) => match Self::open_one(functions, info) {
+                    Ok(device) => return Ok(device),
+                    Err(why) => {
+                        tracing::debug!("not used: {why}");
+                        failed.get_or_insert(OfiError::Failed(why));
+                    }
+                },
+                Err(why) => return Err(failed.unwrap_or(why)),
+            }
+            nth += 1;
+        }
+    }
+
+    fn open_one(functions: Functions, info: Info) -> Result<Self, String> {
+        // What it is called is known when it is open.
+        let part = part_of(0, &[1]).ok_or("no place")?;
+        let mut device = Self {
+            kind: info.kind(),
+            functions,
+            info,
+            fabric: null_mut(),
+            domain: null_mut(),
+            vector: null_mut(),
+            queue: null_mut(),
+            endpoint: null_mut(),
+            wait: None,
+            name_len: 0,
+            part,
+            registered: 0,
+            pool: ManuallyDrop::default(),
+        };
+        let provider = device.info.provider();
+        device
+            .open_all()
+            .map_err(|why| format!("{provider} of libfabric: {why}"))?;
+        Ok(device)
+    }
+
+    fn checked(&self, what: &str, result: c_int) -> Result<(), String> {
+        if result == 0 {
+            return Ok(());
+        }
+        Err(format!(
+            "{what}: {}",
+            self.functions.text(result.saturating_neg())
+        ))
+    }
+
+    fn open_all(&mut self) -> Result<(), String> {
+        let info = self.info.as_ptr();
+        // SAFETY: objects are opened one within the other, each of them there when it is used, and
+        // attributes are whole.
+        unsafe {
+            let fabric =
+                (self.functions.fabric)((*info).fabric_attr, &raw mut self.fabric, null_mut());
+            self.checked("fi_fabric", fabric)?;
+            let open = (*(*self.fabric).ops).domain;
+            let domain = open(self.fabric, info, &raw mut self.domain, null_mut());
+            self.checked("fi_domain", domain)?;
+            let domain = (*self.domain).ops;
+            let vector = match (*(*info).domain_attr).av_type {
+                FI_AV_UNSPEC => FI_AV_TABLE,
+                fixed => fixed,
+            };
+            let mut attributes: fi_av_attr = zeroed();
+            attributes.r#type = vector;
+            let (attributes, vector) = (&raw mut attributes, &raw mut self.vector);
+            let vector = ((*domain).av_open)(self.domain, attributes, vector, null_mut());
+            self.checked("fi_av_open", vector)?;
+            self.open_queue()?;
+            let endpoint = &raw mut self.endpoint;
+            let endpoint = ((*domain).endpoint)(self.domain, info, endpoint, null_mut());
+            self.checked("fi_endpoint", endpoint)?;
+            let own = &raw mut (*self.endpoint).fid;
+            let ops = (*own).ops;
+            let vector = ((*ops).bind)(own, &raw mut (*self.vector).fid, 0);
+            self.checked("fi_ep_bind", vector)?;
+            let queue = ((*ops).bind)(own, &raw mut (*self.queue).fid, FI_SEND | FI_RECV);
+            self.checked("fi_ep_bind", queue)?;
+            self.checked(
+                "fi_enable",
+                ((*ops).control)(own, command::ENABLE, null_mut()),
+            )?;
+            let mut name = [0_u8; 256];
+            let mut len = name.len();
+            let getname = (*(*self.endpoint).cm).getname;
+            let named = getname(own, name.as_mut_ptr().cast(), &raw mut len);
+            self.checked("fi_getname", named)?;
+            self.name_len = len;
+            let name = name.get(..len).unwrap_or_default();
+            self.part = part_of(self.kind, name)
+                .ok_or_else(|| format!("its addresses of {len} bytes are longer than 31"))?;
+        }
+        Ok(())
+    }
+
+    /// A queue with a descriptor to sleep on, where there are any.
+    ///
+    /// # Safety
+    /// The domain is open.
+    unsafe fn open_queue(&mut self) -> Result<(), String> {
+        // SAFETY: the caller's promise; a descriptor is an int.
+        unsafe {
+            let mut attributes: fi_cq_attr = zeroed();
+            attributes.format = FI_CQ_FORMAT_MSG;
+            attributes.wait_obj = FI_WAIT_FD;
+            let open = (*(*self.domain).ops).cq_open;
+            let with = &raw mut attributes;
+            if open(self.domain, with, &raw mut self.queue, null_mut()) == 0 {
+                let own = &raw mut (*self.queue).fid;
+                let mut descriptor: c_int = -1;
+                let into = (&raw mut descriptor).cast();
+                let got = ((*(*own).ops).control)(own, command::GETWAIT, into);
+                self.wait = (got == 0 && descriptor >= 0).then_some(descriptor);
+                return Ok(());
+            }
+            (*with).wait_obj = FI_WAIT_NONE;
+            let queue = open(self.domain, with, &raw mut self.queue, null_mut());
+            self.checked("fi_cq_open", queue)
+        }
+    }
+}
+
+/// Closes an object, if it is there. False: it stays.
+///
+/// # Safety
+/// It is open or null, and used no more.
+pub(super) unsafe fn close<T>(object: *mut T) -> bool {
+    let object: *mut fid = object.cast();
+    // SAFETY: the caller's promise; each object begins with its head.
+    object.is_null() || unsafe { ((*(*object).ops).close)(object) == 0 }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: in the order in which one needs the other, and not used any more. The pool goes
+        // last, and stays if an endpoint stays that may write there.
+        unsafe {
+            let closed = close(self.endpoint);
+            let of_memory: Vec<*mut c_void> =
+                self.pool.registrations().map(|one| one.cast()).collect();
+            let mut all = closed && close(self.queue) && close(self.vector);
+            for one in of_memory {
+                all &= close(one);
+            }
+            if all && close(self.domain) {
+                close(self.fabric);
+                ManuallyDrop::drop(&mut self.pool);
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Which provider of libfabric is used.
+
+use core::ffi::CStr;
+use std::ffi::CString;
+
+use limic_fabric::{Part, Provider};
+use limic_ofi_abi::info::fi_info;
+use limic_ofi_abi::{
+    FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY,
+    FI_MR_VIRT_ADDR, FI_MSG, FI_ORDER_SAS, FI_RM_ENABLED, FI_THREAD_DOMAIN, fi_version,
+};
+
+use crate::device::Device;
+use crate::fabric::OfiError;
+use crate::library::Functions;
+use crate::packet::PACKET;
+
+/// The interface that is spoken: of the structures of 1.17 only what this version has too.
+const VERSION: u32 = fi_version(1, 11);
+
+/// Providers of adapters. Only these are used where nobody has asked for libfabric.
+const ADAPTERS: [&str; 6] = ["efa", "cxi", "opx", "psm3", "psm2", "verbs;ofi_rxm"];
+
+/// Used only by name: limic itself, one machine only, no network of its own, or datagrams that are
+/// made reliable in software.
+const BY_NAME: [&str; 8] = [
+    "limic",
+    "shm",
+    "sm2",
+    "lnx",
+    "ofi_hook",
+    "ofi_mrail",
+    "udp",
+    "sockets",
+];
+
+/// An adapter of this machine that libfabric may serve, as the kernel names it.
+#[must_use]
+pub fn adapter() -> Option<String> {
+    ["/sys/class/cxi", "/sys/class/infiniband"]
+        .iter()
+        .filter_map(|folder| std::fs::read_dir(folder).ok())
+        .flat_map(|folder| folder.filter_map(Result::ok))
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .min()
+}
+
+/// The provider of this name, or the first one that serves, as one does that can be opened; and its
+/// domain, which is a device or an interface. `adapters`: only those of adapters serve.
+///
+/// # Errors
+/// Says why there is none.
+pub fn found(name: Option<&str>, adapters: bool) -> Result<String, OfiError> {
+    let info = &Device::open(name, adapters)?.info;
+    Ok(format!("{} on {}", info.provider(), info.domain()))
+}
+
+/// What libfabric says of a provider, and what was found beside it.
+#[derive(Debug)]
+pub(crate) struct Info {
+    functions: Functions,
+    list: *mut fi_info,
+    /// One of the list.
+    chosen: *mut fi_info,
+}
+
+impl Info {
+    /// The one that serves after the `nth` first ones that do.
+    #[expect(unsafe_code, reason = "structures of C")]
+    pub(crate) fn find(
+        functions: Functions,
+        name: Option<&str>,
+        adapters: bool,
+        nth: usize,
+    ) -> Result<Self, OfiError> {
+        // SAFETY: without a structure to copy it makes an empty one, with all its parts.
+        let hints = unsafe { (functions.duplicate)(core::ptr::null()) };
+        if hints.is_null() {
+            return Err(OfiError::Failed("libfabric has no memory".to_owned()));
+        }
+        // SAFETY: just made, all parts are there; a name is on the heap of C, and freed with it.
+        let list = unsafe {
+            (*hints).caps = FI_MSG;
+            (*hints).mode = FI_CONTEXT | FI_CONTEXT2;
+            (*(*hints).ep_attr).r#type = FI_EP_RDM;
+            (*(*hints).tx_attr).msg_order = FI_ORDER_SAS;
+            (*(*hints).rx_attr).msg_order = FI_ORDER_SAS;
+            (*(*hints).domain_attr).resource_mgmt = FI_RM_ENABLED;
+            (*(*hints).domain_attr).threading = FI_THREAD_DOMAIN;
+            (*(*hints).domain_attr).mr_mode =
+                FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+            if let Some(name) = name.and_then(|name| CString::new(name).ok()) {
+                (*(*hints).fabric_attr).prov_name = libc::strdup(name.as_ptr());
+            }
+            let list = functions.getinfo(VERSION, hints);
+            (functions.free)(hints);
+            list
+        };
+        let nothing = || {
+            OfiError::Nothing(match name {
+                Some(name) => format!(
+                    "libfabric has no provider {name} with reliable endpoints here (fi_info -t \
+                 FI_EP_RDM shows what it has)"
+                ),
+                None => "libfabric has no provider here that limic uses by itself".to_owned(),
+            })
+        };
+        let list = list.map_err(|error| match error {
+            libc::ENODATA => nothing(),
+            error => OfiError::Failed(format!("libfabric: {}", functions.text(error))),
+        })?;
+        let mut info = Self {
+            functions,
+            list,
+            chosen: list,
+        };
+        let mut before = nth;
+        // SAFETY: of the list, which is linked and ends.
+        while let Some(this) = unsafe { info.chosen.as_ref() } {
+            if info.serves(name, adapters) {
+                match before.checked_sub(1) {
+                    Some(fewer) => before = fewer,
+                    None => return Ok(info),
+                }
+            }
+            info.chosen = this.next;
+        }
+        Err(nothing())
+    }
+
+    /// The one that was chosen.
+    #[expect(unsafe_code, reason = "structures of C")]
+    pub(crate) fn get(&self) -> &fi_info {
+        // SAFETY: of the list, which lasts as long; not null once `find` has returned, nor within
+        // its loop.
+        unsafe { &*self.chosen }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut fi_info {
+        self.chosen
+    }
+
+    #[expect(unsafe_code, reason = "structures of C")]
+    fn serves(&self, name: Option<&str>, adapters: bool) -> bool {
+        let (info, provider) = (self.get(), self.provider());
+        let of = |list: &[&str]| {
+            let mut parts = provider.split(';');
+            list.contains(&&*provider) || parts.any(|part| list.contains(&part))
+        };
+        let chosen = match name {
+            Some(name) => name != "limic",
+            None if adapters => ADAPTERS.contains(&&*provider),
+            None => !of(&BY_NAME),
+        };
+        // SAFETY: libfabric gives all parts.
+        let fits = unsafe {
+            (*info.ep_attr).max_msg_size >= PACKET && (*info.ep_attr).msg_prefix_size == 0
+        };
+        chosen && fits
+    }
+
+    /// Its name, with those of the layers above it.
+    #[expect(unsafe_code, reason = "structures of C")]
+    pub(crate) fn provider(&self) -> String {
+        // SAFETY: libfabric gives all parts, and names are strings or null.
+        unsafe { text((*self.get().fabric_attr).prov_name) }
+    }
+
+    #[expect(unsafe_code, reason = "structures of C")]
+    fn domain(&self) -> String {
+        // SAFETY: as above.
+        unsafe { text((*self.get().domain_attr).name) }
+    }
+
+    /// A byte that says how endpoints are named: only those of one provider reach each other.
+    pub(crate) fn kind(&self) -> u8 {
+        let format = self.get().addr_format.to_le_bytes();
+        let provider = self.provider();
+        let hash = provider
+            .bytes()
+            .chain(format)
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+            });
+        hash.to_le_bytes()
+            .into_iter()
+            .fold(0, |all, byte| all ^ byte)
+    }
+}
+
+impl Drop for Info {
+    #[expect(unsafe_code, reason = "functions of C")]
+    fn drop(&mut self) {
+        // SAFETY: libfabric made the list, and it is used no more.
+        unsafe { (self.functions.free)(self.list) };
+    }
+}
+
+/// # Safety
+/// It is a string or null.
+#[expect(unsafe_code, reason = "strings of C")]
+unsafe fn text(text: *const core::ffi::c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_string_lossy().into_owned()
+}
+
+/// The place of an endpoint: the kind, and its name without the zeros at its end.
+pub(crate) fn part_of(kind: u8, name: &[u8]) -> Option<Part> {
+    let len = name.iter().rposition(|byte| *byte != 0)? + 1;
+    let mut place = vec![kind];
+    place.extend(&name[..len]);
+    Part::new(Provider::Ofi, &place)
+}
+
+/// The name in a place, as long as those of this provider. `None`: it is of another one.
+pub(crate) fn name_of(place: &[u8], kind: u8, len: usize) -> Option<Vec<u8>> {
+    let (of, name) = place.split_first()?;
+    let mut room = vec![0; len];
+    room.get_mut(..name.len())?.copy_from_slice(name);
+    (*of == kind && !name.is_empty()).then_some(room)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back_with_their_zeros() {
+        let name = [2, 0, 0x1f, 0x90, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];
+        let part = part_of(7, &name).unwrap();
+        assert_eq!(part.place().len(), 9);
+        assert_eq!(name_of(part.place(), 7, 16), Some(name.to_vec()));
+        assert_eq!(name_of(part.place(), 8, 16), None, "another provider's");
+        assert_eq!(name_of(part.place(), 7, 7), None, "too long");
+        assert_eq!(part_of(7, &[0; 16]), None);
+        assert_eq!(part_of(7, &[1; 32]), None);
+    }
+}
