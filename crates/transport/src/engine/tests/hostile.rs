@@ -345,7 +345,10 @@ fn a_sleep_takes_no_longer_the_more_peers_are_gone() {
         sleeps.min().expect("a sleep")
     });
     // A look at each would take forty times as long; colder caches take some of it.
-    assert!(many < few * 20, "{many:?} after {MANY}, {few:?} after {FEW}");
+    assert!(
+        many < few * 20,
+        "{many:?} after {MANY}, {few:?} after {FEW}"
+    );
 }
 
 #[test]
