@@ -19,7 +19,7 @@ impl OfiFabric {
             return Some(event);
         }
         self.turn = self.turn.wrapping_add(1);
-        if self.turn.is_multiple_of(CLOCK_EVERY) {
+        if self.turn % CLOCK_EVERY == 0 {
             self.look_at_the_clock();
         }
         if let Some(event) = self.take_early(inbox) {
@@ -70,9 +70,10 @@ impl OfiFabric {
     /// A packet was sent.
     fn has_gone(&mut self, slot: Slot, owner: Owner) {
         self.device.pool.give_back(slot);
-        if let Owner::Connection(number) = owner
-            && let Some(connection) = self.connection(number)
-        {
+        let Owner::Connection(number) = owner else {
+            return;
+        };
+        if let Some(connection) = self.connection(number) {
             connection.posted -= 1;
             connection.moved = true;
             self.note_held(number);

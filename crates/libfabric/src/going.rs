@@ -137,9 +137,10 @@ impl OfiFabric {
         let Some(connection) = self.connection(number) else {
             return;
         };
-        if connection.posted > 0
-            && let Some(packet) = connection.queue.pop_back()
-        {
+        if connection.posted == 0 {
+            return;
+        }
+        if let Some(packet) = connection.queue.pop_back() {
             connection.sent -= 1;
             self.device.pool.give_back(packet.slot);
             self.note_held(number);
