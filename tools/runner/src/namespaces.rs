@@ -3,6 +3,10 @@
 
 use std::ffi::OsStr;
 use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long a link may take to come up.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// Two namespaces, as long as this lives.
 #[derive(Debug)]
@@ -47,7 +51,7 @@ impl Namespaces {
             inside(&["link", "set", "lo", "up"])?;
             inside(&["link", "set", "eth0", "up"])?;
         }
-        Ok(())
+        self.names.iter().try_for_each(|name| wait_for_link(name))
     }
 
     /// The names of both, as `ip netns` has them.
@@ -60,6 +64,18 @@ impl Namespaces {
     pub fn command(&self, node: usize, program: impl AsRef<OsStr>) -> Command {
         within(&self.names[node], program)
     }
+}
+
+/// The kernel says a little later that a link is there, and programs that ask before miss it.
+fn wait_for_link(name: &str) -> Result<(), String> {
+    let since = Instant::now();
+    while !said_by(&["-n", name, "link", "show", "eth0"])?.contains("state UP") {
+        if since.elapsed() > LONGEST {
+            return Err(format!("the link in {name} does not come up"));
+        }
+        std::thread::yield_now();
+    }
+    Ok(())
 }
 
 impl Drop for Namespaces {
@@ -83,10 +99,14 @@ pub fn within(namespace: &str, program: impl AsRef<OsStr>) -> Command {
 /// # Errors
 /// What it says, if it fails.
 pub fn ip(words: &[&str]) -> Result<(), String> {
+    said_by(words).map(drop)
+}
+
+fn said_by(words: &[&str]) -> Result<String, String> {
     let output = Command::new("ip").args(words).output();
     let output = output.map_err(|error| format!("there is no program ip: {error}"))?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     Err(format!("ip {}: {}", words.join(" "), said.trim()))
