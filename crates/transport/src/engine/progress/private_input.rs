@@ -9,7 +9,7 @@ use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
 use crate::engine::help::Piece;
 use crate::engine::progress::dispatch;
-use crate::engine::progress::rings::{FEW, credit_returned};
+use crate::engine::progress::rings::{FEW, credit_returned, is_unexpected};
 use crate::engine::request::Requests;
 
 /// Records taken from one ring before the others get their turn.
@@ -78,8 +78,7 @@ impl PrivateInput {
                 Ok(Some(record)) => {
                     let (kind, tag) = (record.kind, record.tag);
                     let is_kept = (is_held_back || cx.matching.is_over_budget())
-                        && frame::is_message(kind)
-                        && !cx.matching.finds_posted(&cx.requests, peer, tag);
+                        && is_unexpected(cx, peer, kind, tag);
                     if is_kept && is_held_back {
                         break;
                     }

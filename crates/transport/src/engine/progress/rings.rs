@@ -94,9 +94,7 @@ impl ReceiveRings {
                     }
                     Ok(Some(record)) => {
                         let (kind, tag) = (record.kind, record.tag);
-                        if cx.matching.is_over_budget()
-                            && frame::is_message(kind)
-                            && !cx.matching.finds_posted(&cx.requests, input.peer, tag)
+                        if cx.matching.is_over_budget() && is_unexpected(cx, input.peer, kind, tag)
                         {
                             taken = taken.max(BATCH - FEW);
                         }
@@ -324,6 +322,11 @@ impl ReceiveRings {
             cx.memory.return_ring(number);
         }
     }
+}
+
+/// Whether a record of this kind brings a message for which there is no receive.
+pub(super) fn is_unexpected(cx: &mut Cx, from: u32, kind: u8, tag: u64) -> bool {
+    frame::is_message(kind) && !cx.matching.finds_posted(&cx.requests, from, tag)
 }
 
 /// A record of a peer was taken off its ring: its sender may sleep because that was full.
