@@ -13,6 +13,34 @@ pub struct Form {
     pub len: u32,
 }
 
+impl Form {
+    /// Bytes of a header as networks without one of their own write it.
+    pub const HEADER: usize = 16;
+
+    /// The header: `len u32 | kind u8 | 0 u8 | 0 u16 | tag u64`, little-endian.
+    #[must_use]
+    pub fn to_header(self) -> [u8; Self::HEADER] {
+        let mut out = [0; Self::HEADER];
+        out[..4].copy_from_slice(&self.len.to_le_bytes());
+        out[4] = self.kind;
+        out[8..].copy_from_slice(&self.tag.to_le_bytes());
+        out
+    }
+
+    /// What a header says, which anybody may have sent. `None`: its reserved bytes are not zero.
+    #[must_use]
+    pub fn from_header(header: &[u8; Self::HEADER]) -> Option<Self> {
+        let [l0, l1, l2, l3, kind, 0, 0, 0, tag @ ..] = *header else {
+            return None;
+        };
+        Some(Self {
+            kind,
+            tag: u64::from_le_bytes(tag),
+            len: u32::from_le_bytes([l0, l1, l2, l3]),
+        })
+    }
+}
+
 /// Messages of one connection, in order: the caller's, so that they can be read while the fabric
 /// works on.
 #[derive(Debug)]

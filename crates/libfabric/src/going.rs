@@ -6,7 +6,7 @@ use limic_ofi_abi::fi_addr_t;
 use crate::connection::{Outgoing, Remote};
 use crate::device::Posted;
 use crate::fabric::OfiFabric;
-use crate::packet::{HEADER, Header, Kind, LONGEST, MESSAGE, PACKET, message_header};
+use crate::packet::{HEADER, Header, Kind, LONGEST, MESSAGE, PACKET};
 use crate::pool::Owner;
 
 /// Packets that one peer may have: who does not take them keeps nobody else from sending.
@@ -51,7 +51,7 @@ impl OfiFabric {
         let end = open.len + MESSAGE + len;
         let room = &mut self.device.pool.bytes(open.slot)[open.len..end];
         let (head, payload) = room.split_at_mut(MESSAGE);
-        head.copy_from_slice(&message_header(form));
+        head.copy_from_slice(&form.to_header());
         fill(payload);
         self.counts.messages += 1;
         let Some(connection) = self.connection(number) else {

@@ -7,7 +7,7 @@
 //! WELCOME  number and token of the caller
 //!          more: from u64 | number of the answerer u64 | its token u64 | 0 u64 | no place, hello
 //! DATA     number and token of the receiver; sequence: which of them
-//!          more: messages, each length u32 | kind u8 | 0 u8 | 0 u16 | tag u64 | payload
+//!          more: messages, each header (`Form::to_header`) | payload
 //! GOODBYE  as DATA, without messages: the last one of an endpoint that closes
 //! LEFT     number and token of the receiver: the connection is over on the other side
 //! ```
@@ -23,7 +23,7 @@ pub(crate) const PACKET: usize = 16 << 10;
 /// Bytes before what a packet holds.
 pub(crate) const HEADER: usize = 24;
 /// Bytes before a message's payload.
-pub(crate) const MESSAGE: usize = 16;
+pub(crate) const MESSAGE: usize = Form::HEADER;
 /// The longest message.
 pub(crate) const LONGEST: usize = PACKET - HEADER - MESSAGE;
 /// Most bytes of a hello.
@@ -132,15 +132,6 @@ impl Greeting {
     }
 }
 
-/// The header of a message.
-pub(crate) fn message_header(form: Form) -> [u8; MESSAGE] {
-    let mut out = [0; MESSAGE];
-    out[..4].copy_from_slice(&form.len.to_le_bytes());
-    out[4] = form.kind;
-    out[8..].copy_from_slice(&form.tag.to_le_bytes());
-    out
-}
-
 /// Puts the messages of a packet into an inbox, whose bytes they become.
 ///
 /// # Errors
@@ -153,18 +144,15 @@ pub(crate) fn take(messages: &[u8], inbox: &mut Inbox) -> Result<(), String> {
     while at < messages.len() {
         let head = messages.get(at..).and_then(<[u8]>::first_chunk::<MESSAGE>);
         let head = head.ok_or("a packet that ends within a header")?;
-        let [l0, l1, l2, l3, kind, 0, 0, 0, ..] = *head else {
-            return Err("a message whose reserved bytes are not zero".to_owned());
-        };
-        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        let form = Form::from_header(head).ok_or("a message whose reserved bytes are not zero")?;
+        let len = form.len;
         let start = at + MESSAGE;
         if len as usize > messages.len() - start {
             return Err(format!(
                 "a message of {len} bytes, which its packet has not"
             ));
         }
-        let tag = word(head, 8);
-        inbox.push(Form { kind, tag, len }, start);
+        inbox.push(form, start);
         at = start + len as usize;
     }
     Ok(())
@@ -224,9 +212,9 @@ mod tests {
             tag: 9,
             len,
         };
-        let mut bytes = message_header(form(3)).to_vec();
+        let mut bytes = form(3).to_header().to_vec();
         bytes.extend([1, 2, 3]);
-        bytes.extend(message_header(form(0)));
+        bytes.extend(form(0).to_header());
         inbox.begin(ConnectionId(0));
         assert_eq!(take(&bytes, &mut inbox), Ok(()));
         let all: Vec<_> = inbox.messages().collect();

@@ -11,7 +11,7 @@ use rustix::event::epoll;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
 use crate::fabric::TcpFabric;
-use crate::record::{self, GOODBYE, HEADER};
+use crate::record::{GOODBYE, HEADER};
 use crate::sockets;
 
 /// How long a wait for acknowledgements lasts: nothing tells of them.
@@ -34,7 +34,7 @@ impl TcpFabric {
             if connection.is_ready() && connection.to_go == 0 {
                 let (kind, tag, len) = (GOODBYE, 0, 0);
                 let room = connection.out.add(HEADER);
-                room.copy_from_slice(&record::header(Form { kind, tag, len }));
+                room.copy_from_slice(&Form { kind, tag, len }.to_header());
                 connection.corked = false;
                 left.push((*number, false));
             }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use crate::connection::Connection;
 use crate::fabric::TcpFabric;
-use crate::record::{self, HEADER, LONGEST};
+use crate::record::{HEADER, LONGEST};
 
 /// Bytes of messages that travel together.
 const TOGETHER: usize = 32 << 10;
@@ -49,7 +49,7 @@ impl TcpFabric {
         let corked = connection.corked;
         let room = connection.out.add(HEADER + len);
         let (head, payload) = room.split_at_mut(HEADER);
-        head.copy_from_slice(&record::header(form));
+        head.copy_from_slice(&form.to_header());
         fill(payload);
         self.counts.messages += 1;
         if corked {
@@ -74,7 +74,7 @@ impl TcpFabric {
     ) -> Result<usize, SendRefused> {
         let connection = self.taking(number, form.len as usize)?;
         let room = connection.out.add(HEADER + head.len());
-        room[..HEADER].copy_from_slice(&record::header(form));
+        room[..HEADER].copy_from_slice(&form.to_header());
         room[HEADER..].copy_from_slice(head);
         connection.to_go = form.len as usize - head.len();
         self.counts.messages += 1;

@@ -1,13 +1,13 @@
 //! What travels once two endpoints are connected: records, one behind the other.
 //!
 //! ```text
-//! length u32 | kind u8 | 0 u8 | 0 u16 | tag u64 | payload       little-endian
+//! header (`Form::to_header`) | payload
 //! ```
 
 use limic_fabric::{Form, Inbox};
 
 /// Bytes before a record's payload.
-pub(crate) const HEADER: usize = 16;
+pub(crate) const HEADER: usize = Form::HEADER;
 /// The longest payload: so much goes to a peer before anything else does.
 pub(crate) const LONGEST: usize = 1 << 20;
 /// A longer payload is not gathered here, but received part by part.
@@ -18,15 +18,6 @@ pub(crate) const WRITTEN_IN_PLACE: usize = 8 << 10;
 pub(crate) const FIRST: usize = 64;
 /// The sender has closed its endpoint.
 pub(crate) const GOODBYE: u8 = 0xf0;
-
-/// A record's header.
-pub(crate) fn header(form: Form) -> [u8; HEADER] {
-    let mut out = [0; HEADER];
-    out[..4].copy_from_slice(&form.len.to_le_bytes());
-    out[4] = form.kind;
-    out[8..].copy_from_slice(&form.tag.to_le_bytes());
-    out
-}
 
 /// What a stretch of bytes holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,28 +40,8 @@ pub(crate) fn take(bytes: &[u8], inbox: &mut Inbox) -> Result<Taken, String> {
     let mut at = 0;
     let mut long = false;
     while let Some(head) = bytes.get(at..).and_then(<[u8]>::first_chunk::<HEADER>) {
-        let [
-            l0,
-            l1,
-            l2,
-            l3,
-            kind,
-            0,
-            0,
-            0,
-            t0,
-            t1,
-            t2,
-            t3,
-            t4,
-            t5,
-            t6,
-            t7,
-        ] = *head
-        else {
-            return Err("a record whose reserved bytes are not zero".to_owned());
-        };
-        let len = u32::from_le_bytes([l0, l1, l2, l3]);
+        let form = Form::from_header(head).ok_or("a record whose reserved bytes are not zero")?;
+        let Form { kind, len, .. } = form;
         if len as usize > LONGEST {
             return Err(format!("a record of {len} bytes, {LONGEST} is the longest"));
         }
@@ -91,8 +62,6 @@ pub(crate) fn take(bytes: &[u8], inbox: &mut Inbox) -> Result<Taken, String> {
         if kind >= GOODBYE {
             return Err(format!("a record of kind {kind:#04x} and {len} bytes"));
         }
-        let tag = u64::from_le_bytes([t0, t1, t2, t3, t4, t5, t6, t7]);
-        let form = Form { kind, tag, len };
         if end > bytes.len() {
             inbox.push_begun(form, at + HEADER, bytes.len());
             return Ok(Taken {
@@ -122,7 +91,7 @@ mod tests {
 
     fn record(kind: u8, tag: u64, payload: &[u8]) -> Vec<u8> {
         let len = payload.len() as u32;
-        let mut bytes = header(Form { kind, tag, len }).to_vec();
+        let mut bytes = Form { kind, tag, len }.to_header().to_vec();
         bytes.extend(payload);
         bytes
     }

@@ -6,7 +6,7 @@ use limic_fabric::{ConnectionFailure, Fabric, Form};
 
 use super::{Side, WATCHDOG, pair, polls, secret, until};
 use crate::device::{AT_ONCE, Device, Looked, Posted};
-use crate::packet::{Greeting, HEADER, Header, Kind, message_header};
+use crate::packet::{Greeting, HEADER, Header, Kind};
 
 /// Somebody who knows where an endpoint is, and sends what they like.
 struct Stranger {
@@ -166,7 +166,7 @@ fn packets_that_come_early_wait_for_those_before() {
     let token = b.fabric.at(back.0).expect("it lasts").token;
     let message = |tag: u64| {
         let (kind, len) = (1, 0);
-        message_header(Form { kind, tag, len })
+        Form { kind, tag, len }.to_header()
     };
     for sequence in [2, 3, 1] {
         let bytes = packet(Kind::Data, back.0, token, sequence, &message(sequence));
