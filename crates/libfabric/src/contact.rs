@@ -188,10 +188,9 @@ impl OfiFabric {
     /// A WELCOME has come over a connection whose token it shows.
     pub(crate) fn answered(&mut self, number: u32, more: &[u8]) {
         let greeting = Greeting::from_bytes(more);
-        let Some(connection) = self.connection(number) else {
+        let Some(connection) = self.at(number) else {
             return;
         };
-        connection.heard = true;
         let id = connection.id;
         let greeting = greeting.filter(|greeting| greeting.words[0] == id);
         match greeting.and_then(|greeting| Some((greeting.remote()?, greeting.hello))) {

@@ -1,6 +1,7 @@
 //! Which provider of libfabric is used.
 
 use core::ffi::CStr;
+use core::ptr::null;
 use std::ffi::CString;
 
 use limic_fabric::{Part, Provider};
@@ -55,31 +56,36 @@ pub fn found(name: Option<&str>, adapters: bool) -> Result<String, OfiError> {
     Ok(format!("{} on {}", info.provider(), info.domain()))
 }
 
-/// What libfabric says of a provider, and what was found beside it.
+/// No provider serves.
+pub(crate) fn nothing(name: Option<&str>) -> OfiError {
+    OfiError::Nothing(match name {
+        Some(name) => format!(
+            "libfabric has no provider {name} with reliable endpoints here (fi_info -t FI_EP_RDM \
+             shows what it has)"
+        ),
+        None => "libfabric has no provider here that limic uses by itself".to_owned(),
+    })
+}
+
+/// What libfabric says of a provider.
 #[derive(Debug)]
 pub(crate) struct Info {
     functions: Functions,
-    list: *mut fi_info,
-    /// One of the list.
-    chosen: *mut fi_info,
+    info: *mut fi_info,
 }
 
 impl Info {
-    /// The one that serves after the `nth` first ones that do.
+    /// Those that serve, in libfabric's order.
     #[expect(unsafe_code, reason = "structures of C")]
-    pub(crate) fn find(
+    pub(crate) fn all(
         functions: Functions,
         name: Option<&str>,
         adapters: bool,
-        nth: usize,
-    ) -> Result<Self, OfiError> {
-        // SAFETY: without a structure to copy it makes an empty one, with all its parts.
-        let hints = unsafe { (functions.duplicate)(core::ptr::null()) };
-        if hints.is_null() {
-            return Err(OfiError::Failed("libfabric has no memory".to_owned()));
-        }
+    ) -> Result<Vec<Self>, OfiError> {
+        let hints = Self::copy(functions, null())?;
         // SAFETY: just made, all parts are there; a name is on the heap of C, and freed with it.
         let list = unsafe {
+            let hints = hints.info;
             (*hints).caps = FI_MSG;
             (*hints).mode = FI_CONTEXT | FI_CONTEXT2;
             (*(*hints).ep_attr).r#type = FI_EP_RDM;
@@ -92,52 +98,47 @@ impl Info {
             if let Some(name) = name.and_then(|name| CString::new(name).ok()) {
                 (*(*hints).fabric_attr).prov_name = libc::strdup(name.as_ptr());
             }
-            let list = functions.getinfo(VERSION, hints);
-            (functions.free)(hints);
-            list
+            functions.getinfo(VERSION, hints)
         };
-        let nothing = || {
-            OfiError::Nothing(match name {
-                Some(name) => format!(
-                    "libfabric has no provider {name} with reliable endpoints here (fi_info -t \
-                 FI_EP_RDM shows what it has)"
-                ),
-                None => "libfabric has no provider here that limic uses by itself".to_owned(),
-            })
-        };
-        let list = list.map_err(|error| match error {
-            libc::ENODATA => nothing(),
-            error => OfiError::Failed(format!("libfabric: {}", functions.text(error))),
-        })?;
-        let mut info = Self {
-            functions,
-            list,
-            chosen: list,
-        };
-        let mut before = nth;
-        // SAFETY: of the list, which is linked and ends.
-        while let Some(this) = unsafe { info.chosen.as_ref() } {
-            if info.serves(name, adapters) {
-                match before.checked_sub(1) {
-                    Some(fewer) => before = fewer,
-                    None => return Ok(info),
-                }
+        let list = match list {
+            Ok(info) => Self { functions, info },
+            Err(libc::ENODATA) => return Ok(Vec::new()),
+            Err(error) => {
+                let why = format!("libfabric: {}", functions.text(error));
+                return Err(OfiError::Failed(why));
             }
-            info.chosen = this.next;
+        };
+        let (mut all, mut at) = (Vec::new(), list.info);
+        // SAFETY: of the list, which is linked and ends.
+        while let Some(this) = unsafe { at.as_ref() } {
+            let copy = Self::copy(functions, this)?;
+            if copy.serves(name, adapters) {
+                all.push(copy);
+            }
+            at = this.next;
         }
-        Err(nothing())
+        Ok(all)
     }
 
-    /// The one that was chosen.
+    /// A copy of one alone, or an empty one with all its parts.
+    #[expect(unsafe_code, reason = "functions of C")]
+    fn copy(functions: Functions, of: *const fi_info) -> Result<Self, OfiError> {
+        // SAFETY: null, or of libfabric and whole.
+        let info = unsafe { (functions.duplicate)(of) };
+        if info.is_null() {
+            return Err(OfiError::Failed("libfabric has no memory".to_owned()));
+        }
+        Ok(Self { functions, info })
+    }
+
     #[expect(unsafe_code, reason = "structures of C")]
     pub(crate) fn get(&self) -> &fi_info {
-        // SAFETY: of the list, which lasts as long; not null once `find` has returned, nor within
-        // its loop.
-        unsafe { &*self.chosen }
+        // SAFETY: libfabric made it, and it is freed when this goes.
+        unsafe { &*self.info }
     }
 
     pub(crate) fn as_ptr(&self) -> *mut fi_info {
-        self.chosen
+        self.info
     }
 
     #[expect(unsafe_code, reason = "structures of C")]
@@ -191,8 +192,8 @@ impl Info {
 impl Drop for Info {
     #[expect(unsafe_code, reason = "functions of C")]
     fn drop(&mut self) {
-        // SAFETY: libfabric made the list, and it is used no more.
-        unsafe { (self.functions.free)(self.list) };
+        // SAFETY: libfabric made it, with what it is linked to, and it is used no more.
+        unsafe { (self.functions.free)(self.info) };
     }
 }
 

@@ -13,7 +13,7 @@ use limic_ofi_abi::{
 use super::Device;
 use crate::fabric::OfiError;
 use crate::library::Functions;
-use crate::provider::{Info, part_of};
+use crate::provider::{Info, nothing, part_of};
 
 impl Device {
     /// Opens an endpoint of the first provider that serves and can be opened.
@@ -22,20 +22,17 @@ impl Device {
     /// Says what is in the way, of the first one.
     pub(crate) fn open(name: Option<&str>, adapters: bool) -> Result<Self, OfiError> {
         let functions = Functions::load().map_err(OfiError::Nothing)?;
-        let (mut failed, mut nth) = (None, 0);
-        loop {
-            match Info::find(functions, name, adapters, nth) {
-                Ok(info) => match Self::open_one(functions, info) {
-                    Ok(device) => return Ok(device),
-                    Err(why) => {
-                        tracing::debug!("not used: {why}");
-                        failed.get_or_insert(OfiError::Failed(why));
-                    }
-                },
-                Err(why) => return Err(failed.unwrap_or(why)),
+        let mut failed = None;
+        for info in Info::all(functions, name, adapters)? {
+            match Self::open_one(functions, info) {
+                Ok(device) => return Ok(device),
+                Err(why) => {
+                    tracing::debug!("not used: {why}");
+                    failed.get_or_insert(why);
+                }
             }
-            nth += 1;
         }
+        Err(failed.map_or_else(|| nothing(name), OfiError::Failed))
     }
 
     fn open_one(functions: Functions, info: Info) -> Result<Self, String> {
