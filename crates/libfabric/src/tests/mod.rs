@@ -76,6 +76,14 @@ impl Side {
         }
     }
 
+    /// Polls until its connection has failed: why.
+    fn failure(&mut self, connection: ConnectionId) -> ConnectionFailure {
+        until(&mut [self], |sides| !sides[0].failed.is_empty());
+        let (failed, why) = &self.failed[0];
+        assert_eq!(*failed, connection);
+        why.clone()
+    }
+
     fn send(&mut self, to: ConnectionId, tag: u64, len: usize) -> Result<(), SendRefused> {
         let (kind, len) = (1, len as u32);
         let fill = &mut |room: &mut [u8]| room.fill(tag as u8);
@@ -87,20 +95,32 @@ fn secret(id: u64) -> u64 {
     id.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-fn two() -> Option<(Side, Side)> {
-    let patient = OfiSettings::default().timeout;
-    Some((Side::open(1, patient)?, Side::open(2, patient)?))
+fn patient() -> Duration {
+    OfiSettings::default().timeout
+}
+
+fn two(timeout: Duration) -> Option<(Side, Side)> {
+    Some((Side::open(1, timeout)?, Side::open(2, timeout)?))
 }
 
 /// Two that are connected, by these connections.
 fn pair() -> Option<(Side, ConnectionId, Side, ConnectionId)> {
-    let (mut a, mut b) = two()?;
+    pair_within(patient())
+}
+
+fn pair_within(timeout: Duration) -> Option<(Side, ConnectionId, Side, ConnectionId)> {
+    let (mut a, mut b) = two(timeout)?;
     let there = a.call(&b);
-    until(&mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| !side.connected.is_empty())
-    });
+    meet(&mut a, &mut b);
     let back = b.connected[0].0;
     Some((a, there, b, back))
+}
+
+/// Until each has a peer.
+fn meet(a: &mut Side, b: &mut Side) {
+    until(&mut [a, b], |sides| {
+        sides.iter().all(|side| !side.connected.is_empty())
+    });
 }
 
 fn until(sides: &mut [&mut Side], is_so: impl Fn(&[&mut Side]) -> bool) {
@@ -134,7 +154,9 @@ fn who_shows_the_secret_is_let_in_and_both_learn_of_each_other() {
 
 #[test]
 fn who_has_not_the_secret_is_turned_away() {
-    let Some((mut a, mut b)) = two() else { return };
+    let Some((mut a, mut b)) = two(patient()) else {
+        return;
+    };
     let there = a.call_with(&b, 4711);
     until(&mut [&mut a, &mut b], |sides| {
         sides[1].fabric.counts().refused > 0
@@ -145,11 +167,11 @@ fn who_has_not_the_secret_is_turned_away() {
 
 #[test]
 fn two_that_call_at_once_have_one_connection() {
-    let Some((mut a, mut b)) = two() else { return };
+    let Some((mut a, mut b)) = two(patient()) else {
+        return;
+    };
     let (there, back) = (a.call(&b), b.call(&a));
-    until(&mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| !side.connected.is_empty())
-    });
+    meet(&mut a, &mut b);
     a.send(there, 1, 5).expect("ready");
     b.send(back, 2, 5).expect("ready");
     until(&mut [&mut a, &mut b], |sides| {

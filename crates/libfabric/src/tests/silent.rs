@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use limic_fabric::{ConnectionFailure, Fabric};
 
-use super::{Side, WATCHDOG, pair, polls, secret, until};
+use super::{Side, WATCHDOG, meet, pair, pair_within, polls, secret, two, until};
 use crate::device::AT_ONCE;
 use crate::packet::LONGEST;
 
@@ -93,14 +93,12 @@ fn stalled_peers_use_nothing_up_that_others_need() {
 #[test]
 fn who_is_given_up_learns_of_it() {
     let timeout = Duration::from_millis(400);
-    let (Some(mut a), Some(mut b)) = (Side::open(1, timeout), Side::open(2, timeout)) else {
+    let Some((mut a, mut b)) = two(timeout) else {
         return;
     };
     for says_something in [true, false] {
         let there = a.call(&b);
-        until(&mut [&mut a, &mut b], |sides| {
-            sides.iter().all(|side| !side.connected.is_empty())
-        });
+        meet(&mut a, &mut b);
         b.fabric.lose(b.connected[0].0.0, "nothing goes".to_owned());
         if says_something {
             a.send(there, 1, 1).expect("ready");
@@ -120,17 +118,11 @@ fn who_is_given_up_learns_of_it() {
 #[test]
 fn a_peer_that_is_gone_without_a_word_is_noticed() {
     let timeout = Duration::from_millis(400);
-    let (Some(mut a), Some(mut b)) = (Side::open(1, timeout), Side::open(2, timeout)) else {
+    let Some((mut a, there, b, _)) = pair_within(timeout) else {
         return;
     };
-    let there = a.call(&b);
-    until(&mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| !side.connected.is_empty())
-    });
     drop(b);
-    until(&mut [&mut a], |sides| !sides[0].failed.is_empty());
-    let (failed, why) = &a.failed[0];
-    assert_eq!(*failed, there);
+    let why = a.failure(there);
     assert!(matches!(why, ConnectionFailure::Lost(_)), "{why}");
 }
 
@@ -138,7 +130,7 @@ fn a_peer_that_is_gone_without_a_word_is_noticed() {
 #[test]
 fn a_peer_that_ends_before_it_answers_is_noticed() {
     let timeout = Duration::from_millis(400);
-    let (Some(mut a), Some(mut b)) = (Side::open(1, timeout), Side::open(2, timeout)) else {
+    let Some((mut a, mut b)) = two(timeout) else {
         return;
     };
     let there = a.call(&b);
@@ -153,24 +145,20 @@ fn a_peer_that_ends_before_it_answers_is_noticed() {
         assert!(start.elapsed() < WATCHDOG, "nothing goes");
     }
     drop(b);
-    until(&mut [&mut a], |sides| !sides[0].failed.is_empty());
-    let (failed, why) = &a.failed[0];
-    assert_eq!(*failed, there);
+    let why = a.failure(there);
     assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
 }
 
 #[test]
 fn nobody_answers_where_nobody_is() {
     let timeout = Duration::from_millis(400);
-    let (Some(mut a), Some(b)) = (Side::open(1, timeout), Side::open(2, timeout)) else {
+    let Some((mut a, b)) = two(timeout) else {
         return;
     };
     let part = b.fabric.part();
     drop(b);
     let there = a.fabric.connect(&part, 2, secret(2)).expect("begun");
-    until(&mut [&mut a], |sides| !sides[0].failed.is_empty());
-    let (failed, why) = &a.failed[0];
-    assert_eq!(*failed, there);
+    let why = a.failure(there);
     assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
 }
 
@@ -178,13 +166,9 @@ fn nobody_answers_where_nobody_is() {
 #[test]
 fn a_peer_that_does_not_look_is_waited_for() {
     let timeout = Duration::from_millis(200);
-    let (Some(mut a), Some(mut b)) = (Side::open(1, timeout), Side::open(2, timeout)) else {
+    let Some((mut a, there, mut b, _)) = pair_within(timeout) else {
         return;
     };
-    let there = a.call(&b);
-    until(&mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| !side.connected.is_empty())
-    });
     let start = Instant::now();
     while start.elapsed() < 5 * timeout {
         a.poll();
@@ -200,13 +184,9 @@ fn a_peer_that_does_not_look_is_waited_for() {
 #[test]
 fn a_stalled_peer_that_ends_is_noticed() {
     let timeout = Duration::from_millis(400);
-    let (Some(mut a), Some(mut b)) = (Side::open(1, timeout), Side::open(2, timeout)) else {
+    let Some((mut a, there, b, _)) = pair_within(timeout) else {
         return;
     };
-    let there = a.call(&b);
-    until(&mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| !side.connected.is_empty())
-    });
     let start = Instant::now();
     while start.elapsed() < 3 * timeout {
         let _ = a.send(there, 1, LONGEST);
@@ -214,8 +194,6 @@ fn a_stalled_peer_that_ends_is_noticed() {
     }
     assert!(a.fabric.at(there.0).expect("waited for").posted > 0);
     drop(b);
-    until(&mut [&mut a], |sides| !sides[0].failed.is_empty());
-    let (failed, why) = &a.failed[0];
-    assert_eq!(*failed, there);
+    let why = a.failure(there);
     assert!(matches!(why, ConnectionFailure::Lost(_)), "{why}");
 }
