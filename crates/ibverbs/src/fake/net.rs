@@ -101,6 +101,14 @@ impl Net {
         self.land(datagram);
     }
 
+    /// Delivers what was kept, and keeps nothing more.
+    pub(crate) fn let_all_go(&mut self) {
+        self.holds = false;
+        while !self.held.is_empty() {
+            self.let_go(0);
+        }
+    }
+
     /// Carries out what can be.
     pub(super) fn carry(&mut self) {
         let mut at = 0;

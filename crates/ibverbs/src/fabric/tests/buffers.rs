@@ -1,6 +1,6 @@
 //! Buffers come back: of packets to many peers, and of connections that end.
 
-use super::{ROUNDS, Side, on, pair, settle};
+use super::{ROUNDS, Side, on, pair, settle, two_streams};
 use crate::fabric::FabricSettings;
 use crate::fake::{Nature, adapters, net};
 
@@ -121,11 +121,7 @@ fn own_receives_outlast_connections_that_could_not_be_made() {
             ..Nature::PLAIN
         }; 2],
     );
-    let two = FabricSettings {
-        streams: 2,
-        ..on("fake0")
-    };
-    let mut a = Side::open(1, two);
+    let mut a = Side::open(1, two_streams(&["fake0"]));
     let b = Side::open(2, on("fake1"));
     let (address, before) = (b.fabric.address(), net(|net| net.registered()));
     // Two queue pairs with ten receives each; any of these calls may be refused.

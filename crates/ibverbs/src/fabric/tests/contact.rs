@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Side, on, pair, settle};
+use super::{Side, on, pair, settle, two_streams};
 use crate::fabric::{ConnectionFailure, ConnectionId, FabricAddress, FabricSettings, RemoteRange};
 use crate::fake::ibv_mtu::{IBV_MTU_1024, IBV_MTU_2048};
 use crate::fake::{Nature, adapters, net};
@@ -28,12 +28,7 @@ fn an_answer_to_an_earlier_attempt_connects_nothing() {
     a.progress();
     net(|net| net.let_go(0));
     a.progress();
-    net(|net| {
-        net.holds = false;
-        while !net.held.is_empty() {
-            net.let_go(0);
-        }
-    });
+    net(|net| net.let_all_go());
     settle(&mut [&mut a, &mut b]);
     assert_eq!((a.connected, a.failed), (vec![second], vec![]));
     assert_eq!(b.connected.len(), 1);
@@ -90,12 +85,7 @@ fn a_connection_outlasts_an_attempt_of_the_peer() {
     a.fabric.disconnect(first);
     let second = a.connect(&b);
     a.progress();
-    net(|net| {
-        net.holds = false;
-        while !net.held.is_empty() {
-            net.let_go(0);
-        }
-    });
+    net(|net| net.let_all_go());
     settle(&mut [&mut a, &mut b]);
     assert_eq!((a.connected, a.failed), (vec![second], vec![]));
     assert_eq!((b.connected, b.failed), (vec![back], vec![]));
@@ -168,13 +158,11 @@ fn both_ends_send_packets_that_both_take() {
 fn a_key_is_that_of_the_adapter_which_a_stream_leads_to() {
     adapters(&[Nature::PLAIN; 3]);
     let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
-        devices: match device {
-            "fake0" => vec!["fake0".to_owned(), "fake2".to_owned()],
-            device => vec![device.to_owned()],
-        },
-        streams: 2,
         stripe_bytes: 4096,
-        ..on(device)
+        ..match device {
+            "fake0" => two_streams(&["fake0", "fake2"]),
+            device => two_streams(&[device]),
+        }
     });
     read_all(&mut a, there, &mut b);
     read_all(&mut b, back, &mut a);
@@ -209,11 +197,7 @@ fn read_all(reader: &mut Side, from: ConnectionId, owner: &mut Side) {
 #[test]
 fn an_attempt_ends_by_time_and_not_by_polls() {
     adapters(&[Nature::PLAIN]);
-    let impatient = FabricSettings {
-        greeting: Duration::from_millis(1),
-        ..on("fake0")
-    };
-    let mut a = greets_nobody(impatient);
+    let mut a = greets_nobody(impatient("fake0"));
     for _ in 0..10 {
         wait_for_tick();
         a.progress();
@@ -229,11 +213,7 @@ fn an_attempt_ends_by_time_and_not_by_polls() {
 fn an_answer_to_an_attempt_that_ended_by_time_is_refused() {
     adapters(&[Nature::PLAIN; 2]);
     let mut a = Side::open(1, on("fake0"));
-    let impatient = FabricSettings {
-        greeting: Duration::from_millis(1),
-        ..on("fake1")
-    };
-    let mut b = Side::open(2, impatient);
+    let mut b = Side::open(2, impatient("fake1"));
     let there = a.connect(&b);
     a.progress();
     for _ in 0..10 {
@@ -277,11 +257,7 @@ fn a_refusal_says_why() {
 #[test]
 fn a_way_that_is_not_there_is_named() {
     adapters(&[Nature::PLAIN]);
-    let impatient = FabricSettings {
-        greeting: Duration::from_millis(1),
-        ..on("fake0")
-    };
-    let mut a = Side::open(1, impatient);
+    let mut a = Side::open(1, impatient("fake0"));
     let mut nowhere = a.fabric.address();
     nowhere.port.gid.0[15] = 9;
     a.fabric.connect(&nowhere, 2, 2).expect("it begins");
@@ -300,11 +276,7 @@ fn a_way_that_is_not_there_is_named() {
 fn answers_that_came_in_time_are_heard_first() {
     for arms in [false, true] {
         adapters(&[Nature::PLAIN; 2]);
-        let impatient = FabricSettings {
-            greeting: Duration::from_millis(1),
-            ..on("fake0")
-        };
-        let mut hub = Side::open(1, impatient);
+        let mut hub = Side::open(1, impatient("fake0"));
         let mut peers: Vec<Side> = (0..40).map(|id| Side::open(2 + id, on("fake1"))).collect();
         for peer in &peers {
             hub.connect(peer);
@@ -326,11 +298,7 @@ fn answers_that_came_in_time_are_heard_first() {
 fn a_packet_that_came_in_time_is_an_answer() {
     adapters(&[Nature::PLAIN; 2]);
     let mut a = Side::open(1, on("fake0"));
-    let impatient = FabricSettings {
-        greeting: Duration::from_millis(1),
-        ..on("fake1")
-    };
-    let mut b = Side::open(2, impatient);
+    let mut b = Side::open(2, impatient("fake1"));
     let there = a.connect(&b);
     a.progress();
     b.progress();
@@ -373,6 +341,14 @@ fn greets_nobody(settings: FabricSettings) -> Side {
     };
     side.fabric.connect(&nobody, 2, 2).expect("it begins");
     side
+}
+
+/// It gives attempts up that take longer than a tick.
+fn impatient(device: &str) -> FabricSettings {
+    FabricSettings {
+        greeting: Duration::from_millis(1),
+        ..on(device)
+    }
 }
 
 fn wait_for_tick() {

@@ -1,6 +1,6 @@
 //! Streams and connections end, and others go on.
 
-use super::{Side, on, pair, settle};
+use super::{Side, on, pair, settle, two_streams};
 use crate::fabric::{ConnectionFailure, FabricSettings, RemoteRange, TransferError};
 use crate::fake::{Nature, adapters, net};
 use crate::objects::Access;
@@ -53,14 +53,12 @@ fn packets_of_a_dead_connection_are_not_its_successors() {
 fn a_refused_read_is_not_tried_on_other_streams() {
     adapters(&[Nature::PLAIN; 3]);
     let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
-        devices: match device {
-            "fake0" => vec!["fake0".to_owned(), "fake2".to_owned()],
-            device => vec![device.to_owned(); 2],
-        },
-        streams: 2,
         send_entries: 3,
         stripe_bytes: 4096,
-        ..on(device)
+        ..match device {
+            "fake0" => two_streams(&["fake0", "fake2"]),
+            device => two_streams(&[device; 2]),
+        }
     });
     let mut memory = vec![0_u8; 1 << 14];
     let mut theirs = vec![0_u8; 1 << 14];
@@ -121,13 +119,9 @@ fn a_peer_that_is_gone_is_lost() {
 #[test]
 fn what_a_stream_had_goes_by_another() {
     adapters(&[Nature::PLAIN; 3]);
-    let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
-        devices: match device {
-            "fake0" => vec!["fake0".to_owned(), "fake2".to_owned()],
-            device => vec![device.to_owned()],
-        },
-        streams: 2,
-        ..on(device)
+    let ((mut a, there), (mut b, back)) = pair(|device| match device {
+        "fake0" => two_streams(&["fake0", "fake2"]),
+        device => two_streams(&[device]),
     });
     net(|net| (net.frozen, net.impatient) = (Some(0), true));
     for number in 0..5 {
@@ -152,21 +146,11 @@ fn packets_of_a_broken_stream_stay_with_their_connection() {
             ..Nature::PLAIN
         };
         adapters(&[nature; 4]);
-        let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
-            devices: match device {
-                "fake1" => vec!["fake1".to_owned(), "fake2".to_owned()],
-                device => vec![device.to_owned()],
-            },
-            streams: 2,
-            ..on(device)
+        let ((mut a, there), (mut b, back)) = pair(|device| match device {
+            "fake1" => two_streams(&["fake1", "fake2"]),
+            device => two_streams(&[device]),
         });
-        let mut c = Side::open(
-            3,
-            FabricSettings {
-                streams: 2,
-                ..on("fake3")
-            },
-        );
+        let mut c = Side::open(3, two_streams(&["fake3"]));
         b.say(back, b"of the broken").expect("room");
         b.progress();
         net(|net| (net.frozen, net.impatient) = (Some(1), true));

@@ -36,6 +36,15 @@ fn on(device: &str) -> FabricSettings {
     }
 }
 
+/// With two streams, over these adapters in turn.
+fn two_streams(devices: &[&str]) -> FabricSettings {
+    FabricSettings {
+        devices: devices.iter().map(|&device| device.to_owned()).collect(),
+        streams: 2,
+        ..on("")
+    }
+}
+
 impl Side {
     fn open(id: u64, settings: FabricSettings) -> Self {
         let hello = vec![id as u8];
