@@ -103,6 +103,20 @@ impl Mpi {
         format!("{} {}", self.kind.title(), self.version)
     }
 
+    /// The folder of a `libfabric.so.1`, for an MPI whose wheel brings none: Intel MPI takes that
+    /// of MPICH.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn libfabric(&self) -> Result<Option<PathBuf>, String> {
+        if self.kind != Kind::Intelmpi {
+            return Ok(None);
+        }
+        let mpich = Self::install(Kind::Mpich)
+            .map_err(|why| format!("its libfabric comes with MPICH: {why}"))?;
+        Ok(Some(mpich.root().join("lib/mpich")))
+    }
+
     /// The folder that holds `bin`, `include` and `lib`.
     #[must_use]
     pub fn root(&self) -> &Path {

@@ -178,7 +178,7 @@ impl Subject {
             Runner::Over { over, program } => (over.mpiexec(ranks, placement), program),
         };
         if let (Runner::Mpi { mpi, .. }, Some(_)) = (&self.runner, machines) {
-            command.envs(tcp::variables(mpi.kind()));
+            command.envs(tcp::variables(mpi));
         }
         self.under_mpi(command, program, portion, plan, cpus)
     }

@@ -47,8 +47,8 @@ pub(super) fn field(wanted: &[Wanted], cpus: &[usize; 2]) -> Result<Field, Failu
 }
 
 /// What makes an MPI use TCP alone. Which of its ways over TCP that is, is left to it.
-pub(super) fn variables(kind: Kind) -> Vec<(&'static str, String)> {
-    let fixed: &[(&str, &str)] = match kind {
+pub(super) fn variables(mpi: &Mpi) -> Vec<(&'static str, String)> {
+    let fixed: &[(&str, &str)] = match mpi.kind() {
         Kind::Mpich => &[("FI_PROVIDER", "tcp"), ("UCX_TLS", "tcp,self")],
         Kind::Intelmpi => &[("FI_PROVIDER", "tcp"), ("I_MPI_FABRICS", "ofi")],
         Kind::Openmpi | Kind::Openmpi4 => &[
@@ -61,9 +61,9 @@ pub(super) fn variables(kind: Kind) -> Vec<(&'static str, String)> {
         .iter()
         .map(|(name, value)| (*name, (*value).to_owned()));
     let mut all: Vec<_> = fixed.collect();
-    // The wheel brings no libfabric.
-    if let (Kind::Intelmpi, Some(mpich)) = (kind, Mpi::installed(Kind::Mpich)) {
-        let folder = mpich.root().join("lib/mpich").display().to_string();
+    // Without one it says itself what it lacks.
+    if let Ok(Some(folder)) = mpi.libfabric() {
+        let folder = folder.display().to_string();
         all.push(("I_MPI_OFI_LIBRARY", format!("{folder}/libfabric.so.1")));
         all.push(("LD_LIBRARY_PATH", folder));
     }

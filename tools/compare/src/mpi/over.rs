@@ -20,19 +20,11 @@ pub(crate) struct OverLimic {
 }
 
 impl OverLimic {
-    /// Prepares an installed MPI. Intel MPI takes the libfabric that MPICH brings.
+    /// Prepares an installed MPI.
     pub(crate) fn new(mpi: Mpi, provider: &Path) -> Result<Self, String> {
-        let libfabric = match mpi.kind() {
-            Kind::Intelmpi => {
-                let mpich = Mpi::install(Kind::Mpich)
-                    .map_err(|why| format!("its libfabric comes with MPICH: {why}"))?;
-                Some(mpich.root().join("lib/mpich"))
-            }
-            Kind::Mpich | Kind::Openmpi | Kind::Openmpi4 => None,
-        };
         Ok(Self {
+            libfabric: mpi.libfabric()?,
             mpi,
-            libfabric,
             provider: provider.to_owned(),
         })
     }
