@@ -319,7 +319,7 @@ impl fmt::Display for Explanation {
         if self.is_measured {
             writeln!(
                 f,
-                "  measured at run time: a path that is faster here takes over"
+                "  measured at run time, unless endpoints outnumber CPUs: a path that is faster here takes over"
             )?;
         }
         Ok(())

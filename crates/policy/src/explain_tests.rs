@@ -54,7 +54,7 @@ fn the_row_is_named() {
          \x20 row: shared-cache, usual, up to unlimited: pipeline\n\
          \x20 from: built-in\n\
          \x20 why: two overlapped copies through the shared cache; cross-memory attach pays per page\n\
-         \x20 measured at run time: a path that is faster here takes over\n"
+         \x20 measured at run time, unless endpoints outnumber CPUs: a path that is faster here takes over\n"
     );
 }
 

@@ -170,7 +170,8 @@ settings! {
         "whether long messages are measured, and take another path than the table's where it is \
          faster",
         "on or off";
-        "Paths that a file, the environment or the application asks for stand in any case.";
+        "Paths that a file, the environment or the application asks for stand in any case. Nothing \
+         is measured while a node has more endpoints than CPUs.";
 
         LineLatency: Paths "LIMIC_LINE_LATENCY" "line_latency",
         pub line_latency: LineLatency = LineLatency::Measured, Plain(|_: &LineLatency| true),

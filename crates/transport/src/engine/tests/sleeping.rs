@@ -2,11 +2,13 @@
 
 use core::time::Duration;
 
+use limic_policy::{Path, PathSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
 
 use super::{accessed_region, attach_both, met, open, send, tags, wait_for};
 use crate::engine::Engine;
+use crate::engine::control::autotune::autotuned;
 use crate::engine::control::spins;
 use crate::engine::peer::sockets::TIMER;
 use crate::engine::progress::work;
@@ -79,7 +81,7 @@ fn who_takes_a_region_back_looks_soon_whether_an_access_is_over() {
 /// Whatever the machine has beside that.
 #[test]
 fn endpoints_that_have_fewer_processors_than_they_are_give_way() {
-    let (mut one, _other, ..) = met(1);
+    let (mut one, _other, other, _) = met(1);
     let few = |cpus: &str| cpus.parse().expect("a list of CPUs");
     let neighbours = &mut one.cx.peers.neighbours;
     neighbours.confine(few("3"));
@@ -89,6 +91,13 @@ fn endpoints_that_have_fewer_processors_than_they_are_give_way() {
         neighbours.confine(few(cpus));
         assert_eq!(neighbours.is_crowded(), crowded, "{cpus}");
     }
+    let is_measured = |one: &mut Engine| {
+        let paths = PathSet::from_iter([Path::Pipeline, Path::Cma]);
+        let (_, sample) = autotuned(&mut one.cx, other, 1 << 20, Path::Pipeline, paths);
+        sample.is_some()
+    };
+    assert!(is_measured(&mut one));
     spins::update_spins(&mut one.cx);
     assert!(one.cx.wakeup.is_oversubscribed());
+    assert!(!is_measured(&mut one), "it would measure who runs when");
 }
