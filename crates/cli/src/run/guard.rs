@@ -9,6 +9,7 @@
 //! Not found are processes without this variable, as of another launcher below the ranks, those
 //! that have written over their environment, and those of another user.
 
+use std::fs::File;
 use std::io::{Error, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -90,16 +91,17 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
     let mark = format!("{JOB}={}", args.job);
     let begin = Instant::now();
     // While a process starts a program, it has no environment: none is left if none is seen twice.
-    let mut none_seen = 0;
-    while none_seen < 2 && begin.elapsed() < LIMIT && proc_is_ours() {
+    let mut none_seen = false;
+    while begin.elapsed() < LIMIT && proc_is_ours() {
         match kill_all(mark.as_bytes()) {
             Some(killed) => {
-                none_seen = 0;
+                none_seen = false;
                 let timeout = Timespec::try_from(PATIENCE).ok();
                 poll(&mut [PollFd::new(&killed, PollFlags::IN)], timeout.as_ref()).ok();
             }
+            None if none_seen => break,
             None => {
-                none_seen += 1;
+                none_seen = true;
                 std::thread::sleep(SECOND_LOOK);
             }
         }
@@ -110,6 +112,8 @@ pub(crate) fn execute(args: &Args) -> ExitCode {
 /// Kills all processes with this variable; one of them, if there is any.
 fn kill_all(mark: &[u8]) -> Option<OwnedFd> {
     let mut one = None;
+    // The kernel does not say how long they are, and each piece is a call.
+    let mut variables = Vec::with_capacity(16 << 10);
     for pid in numbers().filter_map(Pid::from_raw) {
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
             continue;
@@ -117,7 +121,10 @@ fn kill_all(mark: &[u8]) -> Option<OwnedFd> {
         // If the number has come to mean another process by now, the signal still goes to the one
         // that has ended.
         let path = format!("/proc/{}/environ", pid.as_raw_nonzero());
-        let variables = std::fs::read(path).unwrap_or_default();
+        variables.clear();
+        if let Ok(mut file) = File::open(path) {
+            file.read_to_end(&mut variables).ok();
+        }
         if variables.split(|&byte| byte == 0).any(|v| v == mark) {
             pidfd_send_signal(&process, Signal::KILL).ok();
             one = Some(process);
