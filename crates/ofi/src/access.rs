@@ -5,6 +5,7 @@ use core::ffi::c_void;
 use limic::raw::{OneSided, Posted, RawSlice, RawSliceMut};
 use limic::{Endpoint as _, Error, Outcome, Peer, RequestId};
 
+use crate::asked::LONGEST_WRITE;
 use crate::call::{Bytes, CallFlags, IOV_LIMIT, append};
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
@@ -122,7 +123,14 @@ impl Endpoint {
             self.may_inject()?;
         }
         self.tally.accessed(access.write, total);
-        let node = self.accessing(access, peer, total);
+        if let (Some(data), [whole], ..=LONGEST_WRITE) = (access.data, remote, total) {
+            let node = self.accessing(access, peer, total, 0);
+            // SAFETY: the caller's promise; the node is this operation's.
+            unsafe { self.ask_to_write(peer, node, data, whole, local) };
+            return Ok(0);
+        }
+        let follows = access.data.map_or(0, |_| mark::NOTIFY);
+        let node = self.accessing(access, peer, total, follows);
         if let [whole] = remote {
             // SAFETY: the caller's promise; the node is this operation's.
             unsafe {
@@ -145,12 +153,11 @@ impl Endpoint {
         Ok(0)
     }
 
-    /// The node of an access.
-    fn accessing(&self, access: &Access, peer: Peer, total: usize) -> *mut Node {
+    /// The node of an access, with a mark of its own.
+    fn accessing(&self, access: &Access, peer: Peer, total: usize, mark: u64) -> *mut Node {
         let direction = if access.write { FI_WRITE } else { FI_READ };
-        let notify = access.data.map_or(0, |_| mark::NOTIFY);
         let node = Node {
-            flags: FI_RMA | direction | notify,
+            flags: FI_RMA | direction | mark,
             data: access.data.unwrap_or(0),
             len: total,
             peer: peer.index(),

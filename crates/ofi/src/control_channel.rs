@@ -1,54 +1,56 @@
-//! What endpoints say to each other beside the application's messages: that a write with data is
-//! done, and atomic operations with their answers.
+//! What endpoints say to each other beside the application's messages: that a long write with data
+//! is done, and what the owner of memory is asked for, with the answers ([`crate::asked`]).
 //!
 //! Such messages travel like all others, so they keep their order; a tag of their own keeps them
 //! out of matching.
 
 use std::collections::{HashMap, VecDeque};
 
-use limic::raw::{ClaimId, Messages, Posted, RawSliceMut, Runtime};
-use limic::{Outcome, Peer, Status};
+use limic::raw::{ClaimId, Messages, Posted, RawSlice, RawSliceMut, Runtime};
+use limic::{Outcome, Peer, Status, Tag};
 
 use crate::endpoint::{Endpoint, sort};
-use crate::errors::errno_of;
 use crate::log;
 use crate::node::{Node, mark};
 use crate::progress::{kind, name_of};
 use crate::send::Sent;
-use limic_ofi_abi::errno::FI_EIO;
 use limic_ofi_abi::*;
 
-/// What a message says, in bits 32 and above of its tag.
-const TOPIC_SHIFT: u32 = 32;
-/// A write is done: its data is the immediate word, its length the payload.
-const WRITTEN: u64 = 1;
-/// An atomic operation.
-const ATOMIC: u64 = 2;
-/// The answer to one: the result, with an error number as immediate word.
-const ANSWER: u64 = 3;
+/// What a message says, in bits 32 and above of its tag; a number that tells it from others is below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Topic {
+    /// A long write is done: its data is the immediate word, its length the payload.
+    Written = 1,
+    /// An atomic operation; the immediate word says whether it fetches.
+    Atomic = 2,
+    /// The answer to an operation: the result, with an error number as immediate word.
+    Answer = 3,
+    /// A short write: its data is the immediate word, its place and its bytes the payload.
+    Write = 4,
+}
+
+impl Topic {
+    const SHIFT: u32 = 32;
+
+    pub(crate) const fn tag(self, number: u32) -> u64 {
+        sort::ASIDE | (self as u64) << Self::SHIFT | number as u64
+    }
+
+    /// What a tag of such a message says.
+    fn of(tag: u64) -> Option<Self> {
+        let all = [Self::Written, Self::Atomic, Self::Answer, Self::Write];
+        all.into_iter().find(|topic| topic.tag(tag as u32) == tag)
+    }
+}
 
 /// Longest message of this kind that makes sense.
-pub(crate) const LONGEST: usize = 16 * 1024;
-
-fn tag_of(topic: u64, number: u32) -> u64 {
-    sort::ASIDE | topic << TOPIC_SHIFT | u64::from(number)
-}
-
-/// The tag of an atomic operation.
-pub(crate) fn atomic_tag(number: u32) -> u64 {
-    tag_of(ATOMIC, number)
-}
-
-/// The tag of its answer.
-pub(crate) fn answer_tag(number: u32) -> u64 {
-    tag_of(ANSWER, number)
-}
+const LONGEST: usize = 16 * 1024;
 
 /// A message that is on its way into memory of its own.
 #[repr(align(8))]
 pub(crate) struct Coming {
-    bytes: Vec<u8>,
-    status: Status,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) status: Status,
     /// What became of it, once it is over.
     pub(crate) outcome: Option<Outcome>,
 }
@@ -125,20 +127,32 @@ impl Endpoint {
         let is_here = unsafe { (*coming).outcome.is_some() };
         if is_here && !waits {
             // SAFETY: as above.
-            let coming = unsafe { Box::from_raw(coming) };
-            return self.heard(&coming);
+            return self.heard(unsafe { Box::from_raw(coming) });
         }
         self.wait_for(peer, coming);
+    }
+
+    /// Memory for a message of which no byte has come: of the last one that is over, so a steady
+    /// state does not allocate.
+    fn room_for(&self, status: Status) -> Box<Coming> {
+        if let Some(mut coming) = self.heard_last.take() {
+            coming.bytes.clear();
+            coming.status = status;
+            coming.outcome = None;
+            return coming;
+        }
+        Box::new(Coming {
+            bytes: Vec::new(),
+            status,
+            outcome: None,
+        })
     }
 
     /// Has the bytes of a message come, into memory that came from a box. `None`: it is lost.
     fn fetch(&self, status: Status, claim: ClaimId) -> Option<*mut Coming> {
         let len = usize::try_from(status.len).unwrap_or(usize::MAX);
-        let mut coming = Box::new(Coming {
-            bytes: vec![0; len.min(LONGEST)],
-            status,
-            outcome: None,
-        });
+        let mut coming = self.room_for(status);
+        coming.bytes.resize(len.min(LONGEST), 0);
         let room = [RawSliceMut {
             start: coming.bytes.as_mut_ptr(),
             len: coming.bytes.len(),
@@ -177,7 +191,7 @@ impl Endpoint {
             (*coming).status.peer
         };
         while let Some(next) = self.next_heard(peer) {
-            self.heard(&next);
+            self.heard(next);
             self.fetch_more(peer);
         }
     }
@@ -229,41 +243,42 @@ impl Endpoint {
         }
     }
 
-    fn heard(&self, coming: &Coming) {
+    fn heard(&self, coming: Box<Coming>) {
         let (peer, tag) = (coming.status.peer, coming.status.tag.0);
-        if let Some(Err(error)) = &coming.outcome {
-            return log::warn(error);
-        }
-        match (tag & !sort::MASK) >> TOPIC_SHIFT {
-            WRITTEN => self.was_written(coming),
-            ATOMIC => {
+        match (&coming.outcome, Topic::of(tag)) {
+            (Some(Err(error)), _) => log::warn(error),
+            (_, Some(Topic::Write)) => self.write_for(&coming, tag as u32),
+            (_, Some(Topic::Atomic)) => {
                 let fetches = coming.status.immediate.is_some_and(|word| word != 0);
-                self.answer(peer, tag as u32, &coming.bytes, fetches);
+                let result = self.execute(&coming.bytes, fetches);
+                self.answer(peer, tag as u32, result);
+            }
+            (_, Some(Topic::Written)) => {
+                let len = coming.bytes.first_chunk();
+                let len = len.map_or(0, |len| u64::from_ne_bytes(*len));
+                self.was_written(&coming.status, len as usize);
             }
             // The answer to an operation that is given up.
-            ANSWER => {}
-            _ => log::warn(&format_args!("{peer} said something unknown ({tag:#x})")),
+            (_, Some(Topic::Answer)) => {}
+            (_, None) => log::warn(&format_args!("{peer} said something unknown ({tag:#x})")),
         }
+        self.heard_last.set(Some(coming));
     }
 
-    /// A peer has written, with data.
-    fn was_written(&self, coming: &Coming) {
-        let len = coming
-            .bytes
-            .first_chunk()
-            .map(|len| u64::from_ne_bytes(*len));
+    /// A peer has written so many bytes, with data.
+    pub(crate) fn was_written(&self, status: &Status, len: usize) {
         let node: *mut Node = self.domain.pool.take(core::ptr::null_mut()).cast();
         // SAFETY: the node was just taken, and is in no list.
         unsafe {
             (*node).flags |= FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA | self.mark();
-            (*node).len = len.unwrap_or(0) as usize;
-            (*node).data = coming.status.immediate.unwrap_or(0);
-            (*node).peer = coming.status.peer.index();
+            (*node).len = len;
+            (*node).data = status.immediate.unwrap_or(0);
+            (*node).peer = status.peer.index();
             self.report(node);
         }
     }
 
-    /// A write with data is over: its target gets to know.
+    /// A long write with data is over: its target gets to know.
     ///
     /// # Safety
     /// The node is one of such a write, and in no list.
@@ -276,13 +291,22 @@ impl Endpoint {
             if (*node).flags & mark::FAILED != 0 {
                 return;
             }
-            let bytes = ((*node).len as u64).to_ne_bytes().to_vec();
+            let mut bytes = self.empty();
+            bytes.extend(((*node).len as u64).to_ne_bytes());
             let peer = Peer::from_index((*node).peer);
-            if let Err(errno) = self.say(peer, tag_of(WRITTEN, 0), Some(data), bytes) {
+            if let Err(errno) = self.say(peer, Topic::Written.tag(0), Some(data), bytes) {
                 (*node).flags |= mark::FAILED;
                 (*node).error = errno;
             }
         }
+    }
+
+    /// An empty vector for what is said next: of the last message that went at once, so a steady
+    /// state does not allocate.
+    pub(crate) fn empty(&self) -> Vec<u8> {
+        let mut bytes = self.said_last.take();
+        bytes.clear();
+        bytes
     }
 
     /// Sends a message of this kind.
@@ -293,6 +317,15 @@ impl Endpoint {
         word: Option<u64>,
         bytes: Vec<u8>,
     ) -> Result<(), i32> {
+        let whole = [RawSlice {
+            start: bytes.as_ptr(),
+            len: bytes.len(),
+        }];
+        // SAFETY: the bytes live during the call.
+        if unsafe { self.limic.try_send(peer, Tag(tag), word, &whole) } {
+            self.said_last.set(bytes);
+            return Ok(());
+        }
         let sent = Sent {
             to: FI_ADDR_UNSPEC,
             tag,
@@ -304,15 +337,6 @@ impl Endpoint {
         };
         // SAFETY: there is no context.
         unsafe { self.send_copy_to(peer, &sent, bytes) }.map(drop)
-    }
-
-    /// The error number that an outcome stands for.
-    pub(crate) fn number_of(outcome: &Outcome) -> i32 {
-        match outcome {
-            Ok(status) => status.immediate.map_or(0, |errno| errno as i32),
-            Err(limic::Error::Truncated { .. }) => FI_EIO,
-            Err(error) => errno_of(error),
-        }
     }
 }
 

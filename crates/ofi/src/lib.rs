@@ -16,7 +16,7 @@
 //! | remote completion data | the immediate word of a message |
 //! | completion | a node in the `fi_context2` that the caller lends with each operation; nothing is allocated |
 //! | memory region | a limic region, read and written by single copy |
-//! | atomics | messages that the owner of the memory executes when it makes progress |
+//! | atomics, short writes with data | messages that the owner of the memory executes when it makes progress |
 //!
 //! # Where to find what
 //!
@@ -25,10 +25,11 @@
 //! `memory_region` are the objects of these names. `endpoint` holds what the calls share, which are
 //! in `messages`, `rma` and `atomic`; `progress` is what happens when operations end,
 //! `multi_receive` how one buffer takes many messages, `control_channel` what endpoints say to each
-//! other beside messages.
+//! other beside messages, `asked` what they ask the owners of memory for in that way.
 
 mod access;
 mod address_vector;
+mod asked;
 mod atomic;
 mod auto_progress;
 mod bound;

@@ -149,40 +149,41 @@ pub(crate) struct Reduction<'a> {
 static TURN: LockHere<()> = LockHere::new(());
 
 impl Reduction<'_> {
-    /// Changes `count` elements, and returns what they were before.
+    /// Changes `count` elements, and puts what they were before into `before`.
     ///
     /// # Safety
     /// `target` is valid for `count` elements of the type; others change it only through this
     /// function, or accept to be torn.
-    pub(crate) unsafe fn run(&self, target: *mut u8, count: usize) -> Vec<u8> {
+    pub(crate) unsafe fn run(&self, target: *mut u8, count: usize, before: &mut Vec<u8>) {
         let _turn = TURN.lock();
         // SAFETY: the caller's promise.
         unsafe {
             match self.datatype {
-                0 => self.elements::<i8>(target, count),
-                1 => self.elements::<u8>(target, count),
-                2 => self.elements::<i16>(target, count),
-                3 => self.elements::<u16>(target, count),
-                4 => self.elements::<i32>(target, count),
-                5 => self.elements::<u32>(target, count),
-                6 => self.elements::<i64>(target, count),
-                7 => self.elements::<u64>(target, count),
-                8 => self.elements::<f32>(target, count),
-                9 => self.elements::<f64>(target, count),
-                10 => self.elements::<[f32; 2]>(target, count),
-                11 => self.elements::<[f64; 2]>(target, count),
-                14 => self.elements::<i128>(target, count),
-                15 => self.elements::<u128>(target, count),
-                _ => Vec::new(),
+                0 => self.elements::<i8>(target, count, before),
+                1 => self.elements::<u8>(target, count, before),
+                2 => self.elements::<i16>(target, count, before),
+                3 => self.elements::<u16>(target, count, before),
+                4 => self.elements::<i32>(target, count, before),
+                5 => self.elements::<u32>(target, count, before),
+                6 => self.elements::<i64>(target, count, before),
+                7 => self.elements::<u64>(target, count, before),
+                8 => self.elements::<f32>(target, count, before),
+                9 => self.elements::<f64>(target, count, before),
+                10 => self.elements::<[f32; 2]>(target, count, before),
+                11 => self.elements::<[f64; 2]>(target, count, before),
+                14 => self.elements::<i128>(target, count, before),
+                15 => self.elements::<u128>(target, count, before),
+                _ => {}
             }
         }
     }
 
     /// # Safety
     /// As [`run`](Self::run).
-    unsafe fn elements<T: Element>(&self, target: *mut u8, count: usize) -> Vec<u8> {
+    unsafe fn elements<T: Element>(&self, target: *mut u8, count: usize, before: &mut Vec<u8>) {
         let size = size_of::<T>();
-        let mut before = vec![0_u8; size * count];
+        before.clear();
+        before.resize(size * count, 0);
         let element = |bytes: &[u8], at: usize, old: T| match bytes.get(at..at + size) {
             // SAFETY: `size` bytes, and every pattern is a value of these types.
             Some(bytes) => unsafe { bytes.as_ptr().cast::<T>().read_unaligned() },
@@ -207,7 +208,6 @@ impl Reduction<'_> {
                 }
             }
         }
-        before
     }
 }
 
@@ -258,7 +258,8 @@ mod tests {
         };
         assert_eq!(size_of_type(datatype), Some(size_of::<T>()));
         // SAFETY: the target is one element.
-        let before = unsafe { reduction.run((&raw mut target).cast(), 1) };
+        let mut before = Vec::new();
+        unsafe { reduction.run((&raw mut target).cast(), 1, &mut before) };
         // SAFETY: the bytes of one element.
         (target, unsafe {
             before.as_ptr().cast::<T>().read_unaligned()

@@ -1,23 +1,17 @@
-//! Atomic operations on peers' memory: messages that the owner executes when it makes progress, and
-//! answers.
-//!
-//! Operations of one endpoint on another are executed in the order in which they were made, since
-//! the messages keep theirs. The answer comes into a receive that names its sender, so an operation
-//! ends when the owner dies.
+//! Atomic operations on peers' memory, which its owner is asked for: what is said of one, and how it
+//! is executed there.
 
 use core::ffi::c_void;
 
-use limic::raw::{Messages, Posted, RawSliceMut};
-use limic::{Access, Peer, Selector};
+use limic::Access;
 use limic_ofi_abi::atomic::op;
 
 use super::reduction::{Reduction, knows, size_of_type};
+use crate::asked::Asked;
 use crate::call::{Bytes, CallFlags, append};
-use crate::control_channel::{answer_tag, atomic_tag};
+use crate::control_channel::Topic;
 use crate::endpoint::Endpoint;
-use crate::log;
-use crate::node::{Node, Spare};
-use crate::progress::{kind, name_of};
+use crate::node::Node;
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::*;
 
@@ -195,24 +189,9 @@ impl Endpoint {
         let node = Node {
             flags: FI_ATOMIC | direction,
             peer: peer.index(),
-            rest: 1,
             ..Node::EMPTY
         };
         let node = self.node(atomic.context, reported, node);
-        let part = self.domain.pool.take(core::ptr::null_mut());
-        let number = self.atomics.get().wrapping_add(1);
-        self.atomics.set(number);
-        // SAFETY: the part is this operation's, and the room is the caller's promise.
-        let awaited = unsafe {
-            (*part).whole = node;
-            (*part).node.flags |= self.mark();
-            self.await_answer(peer, number, part, results.as_slice())
-        };
-        if let Err(error) = awaited {
-            // SAFETY: nobody waits for it.
-            unsafe { self.part_is_over(part, &Err(error)) };
-            return Ok(0);
-        }
         let header = Header {
             key: atomic.key,
             addr: atomic.addr,
@@ -220,60 +199,24 @@ impl Endpoint {
             datatype: atomic.datatype,
             op: atomic.op,
         };
-        let mut message = Vec::with_capacity(Header::LEN + 2 * bytes);
+        let mut message = self.empty();
         message.extend(header.words().iter().flat_map(|word| word.to_ne_bytes()));
         // SAFETY: operands are readable during the call.
         unsafe { append(&mut message, operand.parts().chain(compare.parts())) };
-        let fetches = u64::from(arrays.does != AtomicKind::Change);
-        // If it cannot be sent, the peer is gone, and the receive of the answer has ended or will.
-        let _ = self.say(peer, atomic_tag(number), Some(fetches), message);
+        let asked = Asked {
+            topic: Topic::Atomic,
+            word: u64::from(arrays.does != AtomicKind::Change),
+            message,
+        };
+        // SAFETY: the node is this operation's, and the room is the caller's promise.
+        unsafe { self.ask(peer, node, asked, results.as_slice()) };
         self.collect();
         Ok(0)
     }
 
-    /// Posts the receive of an answer.
-    ///
-    /// # Safety
-    /// The room for results is the operation's until it is over.
-    unsafe fn await_answer(
-        &self,
-        peer: Peer,
-        number: u32,
-        part: *mut Spare,
-        results: &[RawSliceMut],
-    ) -> limic::Result<()> {
-        let selector = Selector::exact(peer, limic::Tag(answer_tag(number)));
-        // SAFETY: the caller's promise.
-        match unsafe { self.limic.post_recv(&selector, results) }? {
-            Posted::Pending(id) => self.watch(id, name_of(part, kind::PART)),
-            // A peer that answers before it is asked.
-            // SAFETY: the part is this operation's.
-            Posted::Done(outcome) => unsafe { self.part_is_over(part, &outcome) },
-        }
-        Ok(())
-    }
-
-    /// A peer asks for an atomic operation.
-    pub(crate) fn answer(&self, peer: Peer, number: u32, message: &[u8], fetches: bool) {
-        let (result, errno) = match self.execute(message) {
-            Ok(before) if fetches => (before, 0),
-            Ok(_) => (Vec::new(), 0),
-            Err(errno) => (Vec::new(), errno),
-        };
-        if errno != 0 {
-            log::warn(&format_args!(
-                "an atomic operation of {peer} is refused: {}",
-                crate::errors::text_of(errno).to_string_lossy()
-            ));
-        }
-        let word = Some(errno as u64);
-        if let Err(errno) = self.say(peer, answer_tag(number), word, result) {
-            log::info(&format_args!("{peer} gets no answer: error {errno}"));
-        }
-    }
-
-    /// Executes an operation. Whatever the message says is checked first.
-    fn execute(&self, message: &[u8]) -> Result<Vec<u8>, i32> {
+    /// Executes an operation, and gives what was there before if it fetches that. Whatever the
+    /// message says is checked first.
+    pub(crate) fn execute(&self, message: &[u8], fetches: bool) -> Result<Vec<u8>, i32> {
         if self.caps & FI_ATOMIC == 0 {
             return Err(FI_EKEYREJECTED);
         }
@@ -314,8 +257,13 @@ impl Endpoint {
             operand,
             compare,
         };
+        let mut before = self.empty();
         // SAFETY: within the region, which the application registered for such accesses; its own
         // threads that look at it meanwhile accept what libfabric says of that.
-        Ok(unsafe { reduction.run(target, count) })
+        unsafe { reduction.run(target, count, &mut before) };
+        if !fetches {
+            before.clear();
+        }
+        Ok(before)
     }
 }

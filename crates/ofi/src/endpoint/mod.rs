@@ -73,10 +73,13 @@ pub(crate) struct Endpoint {
     /// Buffers for many messages, and whether there ever was one.
     pub(crate) multi: RefCell<crate::multi_receive::Multi>,
     pub(crate) has_multi: Cell<bool>,
-    /// Tells the answers to atomic operations from each other.
-    pub(crate) atomics: Cell<u32>,
+    /// Tells the answers to operations that peers are asked for from each other.
+    pub(crate) asked: Cell<u32>,
     /// What peers have said and is not heard yet.
     pub(crate) waiting: RefCell<crate::control_channel::Waiting>,
+    /// Memory of what was heard, and of what was said, to be used again.
+    pub(crate) heard_last: Cell<Option<Box<crate::control_channel::Coming>>>,
+    pub(crate) said_last: Cell<Vec<u8>>,
     /// Copies of injected messages that are not sent yet, and their bytes.
     pub(crate) injected: Cell<u32>,
     pub(crate) injected_bytes: Cell<usize>,
