@@ -8,7 +8,7 @@ use limic::{Endpoint as _, Error, Outcome, Peer, RequestId};
 use crate::asked::LONGEST_WRITE;
 use crate::call::{Bytes, CallFlags, IOV_LIMIT, append};
 use crate::endpoint::Endpoint;
-use crate::errors::reported;
+use crate::errors::{errno_of, reported};
 use crate::memory_region::limic_key;
 use crate::node::{Node, Spare, mark};
 use crate::progress::{kind, name_of};
@@ -124,13 +124,12 @@ impl Endpoint {
         }
         self.tally.accessed(access.write, total);
         if let (Some(data), [whole], ..=LONGEST_WRITE) = (access.data, remote, total) {
-            let node = self.accessing(access, peer, total, 0);
+            let node = self.accessing(access, peer, total, None);
             // SAFETY: the caller's promise; the node is this operation's.
             unsafe { self.ask_to_write(peer, node, data, whole, local) };
             return Ok(0);
         }
-        let follows = access.data.map_or(0, |_| mark::NOTIFY);
-        let node = self.accessing(access, peer, total, follows);
+        let node = self.accessing(access, peer, total, access.data);
         if let [whole] = remote {
             // SAFETY: the caller's promise; the node is this operation's.
             unsafe {
@@ -153,12 +152,19 @@ impl Endpoint {
         Ok(0)
     }
 
-    /// The node of an access, with a mark of its own.
-    fn accessing(&self, access: &Access, peer: Peer, total: usize, mark: u64) -> *mut Node {
+    /// The node of an access, which data may follow.
+    fn accessing(
+        &self,
+        access: &Access,
+        peer: Peer,
+        total: usize,
+        follows: Option<u64>,
+    ) -> *mut Node {
         let direction = if access.write { FI_WRITE } else { FI_READ };
+        let notify = follows.map_or(0, |_| mark::NOTIFY);
         let node = Node {
-            flags: FI_RMA | direction | mark,
-            data: access.data.unwrap_or(0),
+            flags: FI_RMA | direction | notify,
+            data: follows.unwrap_or(0),
             len: total,
             peer: peer.index(),
             ..Node::EMPTY
@@ -258,13 +264,13 @@ impl Endpoint {
         unsafe { self.one_part_less(whole) };
     }
 
-    /// A part of a larger operation is over. The immediate word of an answer is an error number.
+    /// A part of a larger operation is over.
     ///
     /// # Safety
     /// `part` is one, and is not used any more.
     pub(crate) unsafe fn part_is_over(&self, part: *mut Spare, outcome: &Outcome) {
         // SAFETY: the caller's promise.
-        unsafe { self.part_failed(part, Self::number_of(outcome)) };
+        unsafe { self.part_failed(part, outcome.as_ref().err().map_or(0, errno_of)) };
     }
 
     /// # Safety
@@ -284,7 +290,7 @@ impl Endpoint {
 
     /// # Safety
     /// `whole` counts its parts in `rest`.
-    pub(crate) unsafe fn one_part_less(&self, whole: *mut Node) {
+    unsafe fn one_part_less(&self, whole: *mut Node) {
         // SAFETY: the caller's promise.
         unsafe {
             (*whole).rest -= 1;

@@ -13,7 +13,7 @@ use crate::control_channel::{Coming, Topic};
 use crate::endpoint::Endpoint;
 use crate::errors::{errno_of, text_of};
 use crate::log;
-use crate::node::{Node, Spare};
+use crate::node::{Node, mark};
 use crate::progress::{kind, name_of};
 use limic_ofi_abi::endpoint::fi_rma_iov;
 use limic_ofi_abi::errno::*;
@@ -43,19 +43,17 @@ impl Endpoint {
         asked: Asked,
         results: &[RawSliceMut],
     ) {
-        let part = self.domain.pool.take(core::ptr::null_mut());
         let number = self.asked.get().wrapping_add(1);
         self.asked.set(number);
-        // SAFETY: the part is this operation's, and the rest is the caller's promise.
-        let awaited = unsafe {
-            (*node).rest = 1;
-            (*part).whole = node;
-            (*part).node.flags |= self.mark();
-            self.await_answer(peer, number, part, results)
-        };
-        if let Err(error) = awaited {
-            // SAFETY: nobody waits for it.
-            return unsafe { self.part_is_over(part, &Err(error)) };
+        let selector = Selector::exact(peer, Tag(Topic::Answer.tag(number)));
+        // SAFETY: the caller's promise.
+        match unsafe { self.limic.post_recv(&selector, results) } {
+            Ok(Posted::Pending(id)) => self.watch(id, name_of(node, kind::ASKED)),
+            // A peer that answers before it is asked.
+            // SAFETY: the caller's promise; nobody waits for it.
+            Ok(Posted::Done(outcome)) => unsafe { self.asked_is_over(node, &outcome) },
+            // SAFETY: as above.
+            Err(error) => return unsafe { self.asked_is_over(node, &Err(error)) },
         }
         // If it cannot be sent, the peer is gone, and the receive of the answer has ended or will.
         let _ = self.say(
@@ -66,26 +64,30 @@ impl Endpoint {
         );
     }
 
-    /// Posts the receive of an answer.
+    /// An operation is over: its answer is here, or will not come.
     ///
     /// # Safety
-    /// The room for results is the operation's until it is over.
-    unsafe fn await_answer(
-        &self,
-        peer: Peer,
-        number: u32,
-        part: *mut Spare,
-        results: &[RawSliceMut],
-    ) -> limic::Result<()> {
-        let selector = Selector::exact(peer, Tag(Topic::Answer.tag(number)));
+    /// The node is one of such an operation, and in no list.
+    pub(crate) unsafe fn asked_is_over(&self, node: *mut Node, outcome: &Outcome) {
+        let errno = Self::number_of(outcome);
         // SAFETY: the caller's promise.
-        match unsafe { self.limic.post_recv(&selector, results) }? {
-            Posted::Pending(id) => self.watch(id, name_of(part, kind::PART)),
-            // A peer that answers before it is asked.
-            // SAFETY: the part is this operation's.
-            Posted::Done(outcome) => unsafe { self.part_is_over(part, &outcome) },
+        unsafe {
+            if errno != 0 {
+                (*node).flags |= mark::FAILED;
+                (*node).error = errno;
+                (*node).len = 0;
+            }
+            self.report(node);
         }
-        Ok(())
+    }
+
+    /// The error number that an answer stands for: its immediate word, if it came.
+    fn number_of(outcome: &Outcome) -> i32 {
+        match outcome {
+            Ok(status) => status.immediate.map_or(0, |errno| errno as i32),
+            Err(limic::Error::Truncated { .. }) => FI_EIO,
+            Err(error) => errno_of(error),
+        }
     }
 
     /// Answers a peer: with these bytes, or with the reason why its operation is refused.
@@ -103,15 +105,6 @@ impl Endpoint {
         let tag = Topic::Answer.tag(number);
         if let Err(errno) = self.say(peer, tag, Some(errno as u64), bytes) {
             log::info(&format_args!("{peer} gets no answer: error {errno}"));
-        }
-    }
-
-    /// The error number that an answer stands for: its immediate word, if it came.
-    pub(crate) fn number_of(outcome: &Outcome) -> i32 {
-        match outcome {
-            Ok(status) => status.immediate.map_or(0, |errno| errno as i32),
-            Err(limic::Error::Truncated { .. }) => FI_EIO,
-            Err(error) => errno_of(error),
         }
     }
 

@@ -16,7 +16,8 @@ use crate::progress::{kind, name_of};
 use crate::send::Sent;
 use limic_ofi_abi::*;
 
-/// What a message says, in bits 32 and above of its tag; a number that tells it from others is below.
+/// What a message says, in bits 32 and above of its tag. Below stands a number, which an operation
+/// and its answer have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     /// A long write is done: its data is the immediate word, its length the payload.

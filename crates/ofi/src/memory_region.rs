@@ -1,6 +1,6 @@
 //! Memory regions: memory that peers may read, write and change under a key.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -42,6 +42,8 @@ pub(crate) struct Region {
     access: Access,
     /// The offset by which peers name the first byte.
     origin: u64,
+    /// It is being closed: no further access begins.
+    over: Cell<bool>,
     /// Where it is exposed: number of the endpoint, and its name there.
     exposed: RefCell<Vec<(u16, RegionId)>>,
 }
@@ -95,7 +97,8 @@ impl Region {
 
     /// Where `len` bytes at a peer's offset lie, if such an access is allowed.
     pub(crate) fn part(&self, offset: u64, len: usize, access: Access) -> Result<*mut u8, i32> {
-        if (access.read && !self.access.read) || (access.write && !self.access.write) {
+        let allowed = (self.access.read || !access.read) && (self.access.write || !access.write);
+        if self.over.get() || !allowed {
             return Err(FI_EKEYREJECTED);
         }
         let offset = usize::try_from(offset.wrapping_sub(self.origin)).map_err(|_| FI_EACCES)?;
@@ -110,6 +113,7 @@ impl Region {
     /// # Errors
     /// `FI_EBUSY`: a peer is in the middle of one, and stays there. No other one begins.
     fn revoke(&self) -> Result<(), i32> {
+        self.over.set(true);
         let mut exposed = self.exposed.borrow_mut();
         self.domain.for_each_endpoint(|endpoint| {
             exposed.retain(|(number, id)| {
@@ -170,6 +174,7 @@ unsafe fn register(domain: *mut fid, asked: &Asked, region: *mut *mut fid_mr) ->
             write: asked.access & FI_REMOTE_WRITE != 0,
         },
         origin: if basic { asked.start.addr() as u64 } else { 0 },
+        over: Cell::new(false),
         exposed: RefCell::default(),
     });
     let mut exposed = Ok(());

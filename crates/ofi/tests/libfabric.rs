@@ -202,7 +202,7 @@ fn tagged_ping_pong() {
     ping_pong("tagged");
 }
 
-const SOURCES: [&str; 13] = [
+const SOURCES: [&str; 14] = [
     "asked.c",
     "atomics.c",
     "main.c",
@@ -216,6 +216,7 @@ const SOURCES: [&str; 13] = [
     "names.c",
     "waiting.c",
     "ends.c",
+    "writes.c",
 ];
 
 /// Compiles the C program of these tests. `None`: it cannot be done here.
@@ -324,6 +325,19 @@ fn counts_and_order_of_atomics() {
 fn order_of_atomics_whose_bytes_come_later() {
     part_with(
         "atomics",
+        &[("LIMIC_EAGER_MAX", "1K"), ("LIMIC_LONG", "pipeline")],
+    );
+}
+
+#[test]
+fn writes_with_data() {
+    part("writes");
+}
+
+#[test]
+fn writes_with_data_whose_bytes_come_later() {
+    part_with(
+        "writes",
         &[("LIMIC_EAGER_MAX", "1K"), ("LIMIC_LONG", "pipeline")],
     );
 }

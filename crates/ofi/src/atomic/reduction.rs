@@ -257,8 +257,8 @@ mod tests {
             compare: &bytes(&compare),
         };
         assert_eq!(size_of_type(datatype), Some(size_of::<T>()));
-        // SAFETY: the target is one element.
         let mut before = Vec::new();
+        // SAFETY: the target is one element.
         unsafe { reduction.run((&raw mut target).cast(), 1, &mut before) };
         // SAFETY: the bytes of one element.
         (target, unsafe {

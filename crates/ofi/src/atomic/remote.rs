@@ -1,5 +1,5 @@
-//! Atomic operations on peers' memory, which its owner is asked for: what is said of one, and how it
-//! is executed there.
+//! Atomic operations on peers' memory, which its owner is asked for: what is said of one, and how
+//! the owner executes it.
 
 use core::ffi::c_void;
 

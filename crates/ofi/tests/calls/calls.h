@@ -92,6 +92,7 @@ void moved_along(void);
 void flags(void);
 void memory(void);
 void atomics(void);
+void writes(void);
 void waiting(void);
 void killed(pid_t child);
 void lost(pid_t child);

@@ -57,18 +57,27 @@ void lost(pid_t child)
 void killed(pid_t child)
 {
     static unsigned char bytes[1000000];
+    uint64_t before;
+    int status;
     OK(fi_trecv(ep, bytes, 8, NULL, other, 1, 0, &contexts[0]));
     CHECK(completion().len == 8);
     OK(fi_trecv(ep, bytes, 8, NULL, other, 2, 0, &contexts[0]));
     OK(fi_tsend(ep, bytes, sizeof bytes, NULL, other, 3, &contexts[1]));
     /* This one may come from others. */
     OK(fi_trecv(ep, bytes, 8, NULL, FI_ADDR_UNSPEC, 4, 0, &contexts[2]));
+    /* What it is asked for now, it does not answer. */
+    kill(child, SIGSTOP);
+    CHECK(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+    RETRY(fi_writedata(ep, bytes, 8, NULL, 5, other, 0, 1, &contexts[3]));
+    RETRY(fi_fetch_atomic(ep, bytes, 1, NULL, &before, NULL, other, 0, 1, FI_UINT64, FI_SUM, &contexts[4]));
     kill(child, SIGKILL);
-    for (int both = 0; both < 2; both++) {
+    int failed[5] = {0};
+    for (int i = 0; i < 4; i++) {
         struct fi_cq_err_entry error = failure();
         CHECK(error.err == FI_ECONNRESET);
-        CHECK(error.op_context == &contexts[0] || error.op_context == &contexts[1]);
+        failed[(struct fi_context2 *) error.op_context - contexts]++;
     }
+    CHECK(failed[0] == 1 && failed[1] == 1 && failed[3] == 1 && failed[4] == 1);
     CHECK(fi_tsend(ep, bytes, 8, NULL, other, 3, &contexts[1]) == -FI_ECONNRESET);
     CHECK(fi_read(ep, bytes, 8, NULL, other, 0, 1, &contexts[1]) == -FI_ECONNRESET);
     struct fi_msg_tagged look = {.addr = FI_ADDR_UNSPEC, .tag = 5, .context = &contexts[1]};
@@ -149,6 +158,9 @@ void stopped(pid_t child)
         }
         CHECK(inside);
         CHECK(fi_close(&region->fid) == -FI_EBUSY);
+        /* No other access begins. */
+        RETRY(fi_writedata(ep, "1", 1, NULL, 1, myself, 0, KEY, &contexts[0]));
+        CHECK(failure().err == FI_EKEYREJECTED);
         kill(child, SIGCONT);
         int closed;
         while ((closed = fi_close(&region->fid)) == -FI_EBUSY)

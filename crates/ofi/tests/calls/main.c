@@ -34,6 +34,8 @@ int main(int argc, char **argv)
         names();
     else if (!strcmp(part, "atomics"))
         atomics();
+    else if (!strcmp(part, "writes"))
+        writes();
     else if (!strcmp(part, "objects"))
         objects();
     else if (waits)
