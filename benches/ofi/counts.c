@@ -4,10 +4,12 @@
  * in a row. Two endpoints lie in one thread, so whatever is received was sent before.
  */
 #include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +22,8 @@
 #define TIMES 8
 /* Messages before anything is counted: enough for private rings to be granted. */
 #define ACQUAINTANCE 300
+/* Of the memory at each end that the other one may read and write. */
+#define KEY 7
 
 #define OK(call)                                                               \
     do {                                                                       \
@@ -37,6 +41,7 @@ struct end {
     struct fid_av *av;
     struct fid_cq *cq;
     struct fid_ep *ep;
+    struct fid_mr *mr;
     fi_addr_t other;
     struct fi_context2 contexts[OPERATIONS];
     char room[OPERATIONS][1024];
@@ -58,6 +63,8 @@ static void open_end(struct end *end)
     OK(fi_ep_bind(end->ep, &end->av->fid, 0));
     OK(fi_ep_bind(end->ep, &end->cq->fid, FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION));
     OK(fi_enable(end->ep));
+    OK(fi_mr_reg(end->domain, end->room, sizeof end->room, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY,
+                 0, &end->mr, NULL));
 }
 
 static void introduce(struct end *end, struct end *other)
@@ -70,6 +77,7 @@ static void introduce(struct end *end, struct end *other)
 
 static void close_end(struct end *end)
 {
+    OK(fi_close(&end->mr->fid));
     OK(fi_close(&end->ep->fid));
     OK(fi_close(&end->cq->fid));
     OK(fi_close(&end->av->fid));
@@ -135,6 +143,25 @@ static void empty_reads(struct end *end)
     struct fi_cq_tagged_entry entry;
     for (int i = 0; i < OPERATIONS; i++)
         OK(fi_cq_read(end->cq, &entry, 1) + FI_EAGAIN);
+}
+
+static void writes_with_data(struct end *end, size_t len)
+{
+    for (int i = 0; i < OPERATIONS; i++)
+        OK(fi_writedata(end->ep, message, len, NULL, i, end->other, 0, KEY, &end->contexts[i]));
+}
+
+static void fetches(struct end *end)
+{
+    for (int i = 0; i < OPERATIONS; i++)
+        OK(fi_fetch_atomic(end->ep, message, 1, NULL, end->room[i], NULL, end->other, 0, KEY,
+                           FI_UINT64, FI_SUM, &end->contexts[i]));
+}
+
+/* Nothing is reported where such operations are executed. */
+static void executes(struct end *end)
+{
+    OK(fi_cq_read(end->cq, NULL, 0) + FI_EAGAIN);
 }
 
 #define COUNT(calls, name, len)                                           \
@@ -203,6 +230,14 @@ int main(void)
         CALLGRIND_ZERO_STATS;
         empty_reads(&b);
         CALLGRIND_DUMP_STATS_AT("fi_cq_read, nothing there");
+    }
+    for (int i = 0; i < TIMES; i++) {
+        COUNT(writes_with_data(&a, 8), "fi_writedata", 8);
+        COUNT(reads(&b), "fi_cq_read, written", 8);
+        COUNT(reads(&a), "fi_cq_read, wrote", 8);
+        COUNT(fetches(&a), "fi_fetch_atomic", 8);
+        COUNT(executes(&b), "fi_cq_read, executed", 8);
+        COUNT(reads(&a), "fi_cq_read, fetched", 8);
     }
     close_end(&a);
     close_end(&b);
