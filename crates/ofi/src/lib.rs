@@ -16,7 +16,7 @@
 //! | remote completion data | the immediate word of a message |
 //! | completion | a node in the `fi_context2` that the caller lends with each operation; nothing is allocated |
 //! | memory region | a limic region, read and written by single copy |
-//! | atomics, short writes with data | messages that the owner of the memory executes when it makes progress |
+//! | atomics, short writes with data | messages, which the owner executes when it makes progress |
 //!
 //! # Where to find what
 //!
