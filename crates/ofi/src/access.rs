@@ -118,17 +118,19 @@ impl Endpoint {
         if remote.is_empty() || there != Some(total) {
             return Err(FI_EINVAL);
         }
-        // Its data goes in a copy of its own once it is over.
-        if access.injected || access.data.is_some() {
-            self.may_inject()?;
-        }
-        self.tally.accessed(access.write, total);
         if let (Some(data), [whole], ..=LONGEST_WRITE) = (access.data, remote, total) {
+            self.may_ask()?;
+            self.tally.accessed(access.write, total);
             let node = self.accessing(access, peer, total, None);
             // SAFETY: the caller's promise; the node is this operation's.
             unsafe { self.ask_to_write(peer, node, data, whole, local) };
             return Ok(0);
         }
+        // Its data goes in a copy of its own once it is over.
+        if access.injected || access.data.is_some() {
+            self.may_inject()?;
+        }
+        self.tally.accessed(access.write, total);
         let node = self.accessing(access, peer, total, access.data);
         if let [whole] = remote {
             // SAFETY: the caller's promise; the node is this operation's.

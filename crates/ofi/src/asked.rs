@@ -23,6 +23,10 @@ use limic_ofi_abi::*;
 /// by themselves, and the data follows.
 pub(crate) const LONGEST_WRITE: usize = 4096;
 
+/// Most operations that are not answered yet. The caller of one more has to make progress first:
+/// each has memory here, and its answer has some at the peer until it is taken.
+const MOST_UNANSWERED: u32 = 1 << 16;
+
 /// An operation that a peer is asked for.
 pub(crate) struct Asked {
     pub(crate) topic: Topic,
@@ -31,6 +35,15 @@ pub(crate) struct Asked {
 }
 
 impl Endpoint {
+    /// Whether a peer may be asked for one more operation.
+    pub(crate) fn may_ask(&self) -> Result<(), i32> {
+        if self.unanswered.get() >= MOST_UNANSWERED {
+            self.progress();
+            return Err(FI_EAGAIN);
+        }
+        self.may_inject()
+    }
+
     /// Asks a peer for an operation, which is over with the answer.
     ///
     /// # Safety
@@ -45,6 +58,7 @@ impl Endpoint {
     ) {
         let number = self.asked.get().wrapping_add(1);
         self.asked.set(number);
+        self.unanswered.set(self.unanswered.get() + 1);
         let selector = Selector::exact(peer, Tag(Topic::Answer.tag(number)));
         // SAFETY: the caller's promise.
         match unsafe { self.limic.post_recv(&selector, results) } {
@@ -69,6 +83,7 @@ impl Endpoint {
     /// # Safety
     /// The node is one of such an operation, and in no list.
     pub(crate) unsafe fn asked_is_over(&self, node: *mut Node, outcome: &Outcome) {
+        self.unanswered.set(self.unanswered.get() - 1);
         let errno = Self::number_of(outcome);
         // SAFETY: the caller's promise.
         unsafe {

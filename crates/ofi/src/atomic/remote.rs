@@ -180,7 +180,7 @@ impl Endpoint {
             return Err(FI_EINVAL);
         }
         let peer = self.reachable(atomic.peer)?;
-        self.may_inject()?;
+        self.may_ask()?;
         self.tally.did_atomic();
         let direction = match arrays.does {
             AtomicKind::Change => FI_WRITE,

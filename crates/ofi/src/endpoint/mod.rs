@@ -75,6 +75,8 @@ pub(crate) struct Endpoint {
     pub(crate) has_multi: Cell<bool>,
     /// Tells the answers to operations that peers are asked for from each other.
     pub(crate) asked: Cell<u32>,
+    /// How many of these are not over.
+    pub(crate) unanswered: Cell<u32>,
     /// What peers have said and is not heard yet.
     pub(crate) waiting: RefCell<crate::control_channel::Waiting>,
     /// Memory of what was heard, and of what was said, to be used again.

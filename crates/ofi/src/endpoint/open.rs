@@ -150,6 +150,7 @@ pub(crate) unsafe extern "C" fn open(
             multi: RefCell::default(),
             has_multi: Cell::new(false),
             asked: Cell::new(0),
+            unanswered: Cell::new(0),
             heard_last: Cell::default(),
             said_last: Cell::default(),
             waiting: RefCell::default(),

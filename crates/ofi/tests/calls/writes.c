@@ -85,6 +85,30 @@ static void many(void)
     meet();
 }
 
+/* Writes whose target does not look have an end, though nobody waits for them. */
+static void unanswered(void)
+{
+    enum { MOST = 1 << 16 };
+    struct fi_cq_tagged_entry entry;
+    int started = 0, came = 0;
+    char byte = 0;
+    if (me) {
+        ssize_t result;
+        CHECK(recv(line_to_other, &byte, 1, 0) == 1);
+        while ((result = fi_inject_writedata(ep, &byte, 1, 0, other, 0, KEY)) == 0 && started <= MOST)
+            started++;
+        CHECK(result == -FI_EAGAIN && started > 0 && started <= MOST);
+        CHECK(write(line_to_other, &started, sizeof started) == sizeof started);
+    } else {
+        /* From here on it makes no progress. */
+        CHECK(write(line_to_other, &byte, 1) == 1);
+        CHECK(recv(line_to_other, &started, sizeof started, MSG_WAITALL) == sizeof started);
+        while (came < started)
+            came += fi_cq_read(cq, &entry, 1) == 1;
+    }
+    meet();
+}
+
 /*
  * The region is closed while the other process writes: each write is done and reported, or refused.
  * Nothing is written once it is closed.
@@ -136,6 +160,7 @@ void writes(void)
     meet();
     bounds();
     many();
+    unanswered();
     closing(region);
     if (me)
         OK(fi_close(&region->fid));
