@@ -167,12 +167,9 @@ impl Endpoint {
         }
         let (key, rest) = message.split_first_chunk().ok_or(FI_EINVAL)?;
         let (addr, bytes) = rest.split_first_chunk().ok_or(FI_EINVAL)?;
-        let regions = self.domain.regions.borrow();
-        let region = regions.get(&u64::from_ne_bytes(*key));
-        let region = region.ok_or(FI_EKEYREJECTED)?;
-        let addr = u64::from_ne_bytes(*addr);
-        let to = region.part(addr, bytes.len(), Access::WRITE)?;
-        // SAFETY: within the region, which the application registered for such accesses, and which
+        let (key, addr) = (u64::from_ne_bytes(*key), u64::from_ne_bytes(*addr));
+        let to = self.domain.reached(key, addr, bytes.len(), Access::WRITE)?;
+        // SAFETY: within a region, which the application registered for such accesses, and which
         // is not closed during this call; its own threads that look at it meanwhile accept what
         // libfabric says of that.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };

@@ -96,7 +96,7 @@ impl Region {
     }
 
     /// Where `len` bytes at a peer's offset lie, if such an access is allowed.
-    pub(crate) fn part(&self, offset: u64, len: usize, access: Access) -> Result<*mut u8, i32> {
+    fn part(&self, offset: u64, len: usize, access: Access) -> Result<*mut u8, i32> {
         let allowed = (self.access.read || !access.read) && (self.access.write || !access.write);
         if self.over.get() || !allowed {
             return Err(FI_EKEYREJECTED);
@@ -124,6 +124,22 @@ impl Region {
         });
         // Those of closed endpoints are forgotten already.
         exposed.is_empty().then_some(()).ok_or(FI_EBUSY)
+    }
+}
+
+impl Domain {
+    /// Where an operation lies that a peer asks for, if it is allowed. The memory stays registered
+    /// during the call that asks this.
+    pub(crate) fn reached(
+        &self,
+        key: u64,
+        offset: u64,
+        len: usize,
+        access: Access,
+    ) -> Result<*mut u8, i32> {
+        let regions = self.regions.borrow();
+        let region = regions.get(&key).ok_or(FI_EKEYREJECTED)?;
+        region.part(offset, len, access)
     }
 }
 

@@ -242,14 +242,12 @@ impl Endpoint {
         if operands.len() != wanted {
             return Err(FI_EINVAL);
         }
-        let regions = self.domain.regions.borrow();
-        let region = regions.get(&key).ok_or(FI_EKEYREJECTED)?;
         let access = if op == op::READ {
             Access::READ
         } else {
             Access::WRITE
         };
-        let target = region.part(addr, bytes, access)?;
+        let target = self.domain.reached(key, addr, bytes, access)?;
         let (operand, compare) = operands.split_at(bytes.min(operands.len()));
         let reduction = Reduction {
             datatype,
@@ -258,8 +256,9 @@ impl Endpoint {
             compare,
         };
         let mut before = self.empty();
-        // SAFETY: within the region, which the application registered for such accesses; its own
-        // threads that look at it meanwhile accept what libfabric says of that.
+        // SAFETY: within a region, which the application registered for such accesses, and which
+        // is not closed during this call; its own threads that look at it meanwhile accept what
+        // libfabric says of that.
         unsafe { reduction.run(target, count, &mut before) };
         if !fetches {
             before.clear();
