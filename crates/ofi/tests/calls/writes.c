@@ -25,7 +25,9 @@ static struct fi_cq_tagged_entry both(void *context)
     return theirs;
 }
 
-/* Of all lengths, at both ends of the region; what reaches beyond it is refused, and not reported. */
+/*
+ * Of all lengths, at both ends of the region; what reaches beyond it is refused, and not reported.
+ */
 static void bounds(void)
 {
     static const size_t lengths[] = {0, 1, 4, 8, 24, 100, 1000, 4095, 4096, 4097, 20000, LEN};
@@ -124,7 +126,7 @@ static void closing(struct fid_mr *region)
         uint64_t word = 0;
         while (!refused || pending) {
             if (!refused && pending < 16) {
-                /* They end in the order in which they began, so none that is under way has this context. */
+                /* They end in the order in which they began: nothing under way has this context. */
                 word++;
                 RETRY(fi_writedata(ep, &word, 8, NULL, word, other, word % 1000 * 8, KEY, &contexts[word % 64]));
                 pending++;
