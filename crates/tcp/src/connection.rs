@@ -59,6 +59,8 @@ pub(crate) struct Connection {
     pub(crate) broken: Option<String>,
     /// Bytes of the message that has begun to go, which the caller has still to give.
     pub(crate) to_go: usize,
+    /// Bytes that one call writes of a long message; 0 before the first one.
+    pub(crate) piece: usize,
     /// The beginning of a record whose end has not come.
     pub(crate) input: Vec<u8>,
     /// Bytes of the long message that has begun to come, which the caller receives.
@@ -86,6 +88,7 @@ impl Connection {
             had_time: false,
             broken: None,
             to_go: 0,
+            piece: 0,
             input: Vec::new(),
             to_come: 0,
             long: false,

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use crate::connection::Connection;
 use crate::fabric::TcpFabric;
 use crate::record::{HEADER, LONGEST};
+use crate::sockets;
 
 /// Bytes of messages that travel together.
 const TOGETHER: usize = 32 << 10;
@@ -97,8 +98,12 @@ impl TcpFabric {
         if connection.blocked || connection.broken.is_some() {
             return 0;
         }
+        if connection.piece == 0 {
+            connection.piece = sockets::piece(socket.as_fd());
+        }
+        let piece = connection.piece;
         // SAFETY: the caller's promise.
-        let written = unsafe { connection.out.write_before(socket.as_fd(), data) };
+        let written = unsafe { connection.out.write_before(socket.as_fd(), data, piece) };
         let gone = *written.as_ref().unwrap_or(&0);
         connection.to_go = connection.to_go.saturating_sub(gone);
         self.counts.packets += u64::from(gone > 0);

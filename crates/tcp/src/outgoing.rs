@@ -53,8 +53,8 @@ impl Outgoing {
         (self.start, self.end) = (0, 0);
     }
 
-    /// Writes what waits and some data behind it, as much as the socket takes at once. Gives how
-    /// many bytes of the data it took.
+    /// Writes what waits and some data behind it, as much as the socket takes, in pieces of about
+    /// this many bytes. Gives how many bytes of the data it took.
     ///
     /// # Errors
     /// The connection is broken.
@@ -66,19 +66,32 @@ impl Outgoing {
         &mut self,
         socket: BorrowedFd<'_>,
         data: &[Stretch],
+        piece: usize,
     ) -> Result<usize, Errno> {
-        let waiting = &self.room[self.start..self.end];
-        let sent = loop {
+        let all: usize = data.iter().map(|stretch| stretch.len).sum();
+        let mut gone = 0;
+        loop {
+            let waiting = &self.room[self.start..self.end];
+            let left = all - gone;
+            // The last piece is no short one.
+            let most = match waiting.len() + left {
+                few if few < piece + piece / 2 => left,
+                _ => piece.saturating_sub(waiting.len()),
+            };
             // SAFETY: the caller's promise.
-            match unsafe { sockets::send_all_of(socket, waiting, data) } {
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break 0,
-                sent => break sent?,
+            let sent = match unsafe { sockets::send_part_of(socket, waiting, data, (gone, most)) } {
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => 0,
+                sent => sent?,
+            };
+            let of_waiting = sent.min(waiting.len());
+            let whole = sent == waiting.len() + most;
+            self.start += of_waiting;
+            gone += sent - of_waiting;
+            if !whole || gone == all {
+                return Ok(gone);
             }
-        };
-        let of_waiting = sent.min(waiting.len());
-        self.start += of_waiting;
-        Ok(sent - of_waiting)
+        }
     }
 
     /// Writes as much as the socket takes. True if nothing is left.
@@ -135,5 +148,42 @@ mod tests {
             }
         }
         assert!(blocked > 0 && outgoing.room.len() < 1 << 20);
+    }
+
+    /// The data lies in two places, and pieces end anywhere in them.
+    #[test]
+    #[expect(unsafe_code, reason = "write_before is given memory")]
+    fn data_goes_in_pieces_in_order_through_a_socket_that_is_full_now_and_then() {
+        let content: Vec<u8> = (0..1_000_000_u32).map(|at| (at / 7) as u8).collect();
+        let (near, mut far) = UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        far.set_nonblocking(true).unwrap();
+        for (piece, cut) in [(1000, 300_001), (65_160, 65_160), (5_000_000, 1)] {
+            let mut outgoing = Outgoing::default();
+            outgoing.add(16).fill(9);
+            let (mut gone, mut calls) = (0, 0);
+            let mut came = Vec::new();
+            while gone < content.len() {
+                let parts = [&content[gone.min(cut)..cut], &content[gone.max(cut)..]];
+                let parts = parts.map(|part| Stretch {
+                    start: part.as_ptr(),
+                    len: part.len(),
+                });
+                // SAFETY: `content` is there.
+                let taken = unsafe { outgoing.write_before(near.as_fd(), &parts, piece) };
+                gone += taken.unwrap();
+                calls += 1;
+                let mut room = vec![0; 100_000];
+                let got = far.read(&mut room).unwrap();
+                came.extend_from_slice(&room[..got]);
+            }
+            while came.len() < 16 + content.len() {
+                let mut room = vec![0; 100_000];
+                let got = far.read(&mut room).unwrap();
+                came.extend_from_slice(&room[..got]);
+            }
+            assert!(calls > 1 && outgoing.is_empty(), "it was never full");
+            assert!(came[..16] == [9; 16] && came[16..] == content, "{piece}");
+        }
     }
 }

@@ -117,16 +117,46 @@ pub(crate) fn is_under_way(socket: BorrowedFd<'_>) -> bool {
     got == 0 && bytes > 0
 }
 
-/// Writes some bytes and a message's data behind them by one call; gives how many went. If the data
-/// is in more parts than a call writes, it is the first ones.
+/// Bytes that one call writes of a long message.
+///
+/// A call of the kernel has the socket for itself as long as it copies, and acknowledgements wait
+/// meanwhile: a sender whose window is full stands still until the call is over. So calls are
+/// short. But each ends with a segment, and a short one costs as much as a long one. So a call
+/// writes whole segments, and two times as many as the kernel hands to a device at a time
+/// (decision 0027).
+#[expect(unsafe_code, reason = "rustix has no TCP_MAXSEG")]
+pub(crate) fn piece(socket: BorrowedFd<'_>) -> usize {
+    /// Bytes that the kernel hands to a device at a time: 64 KiB less its room for headers. Where
+    /// it hands over more, pieces end with a short segment.
+    const TOGETHER: usize = (64 << 10) - 321;
+    let mut segment: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes one int, and `segment` is one. If it fails, that is 0.
+    unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_MAXSEG,
+            (&raw mut segment).cast(),
+            &raw mut len,
+        );
+    }
+    let segment = usize::try_from(segment).unwrap_or(0).max(1);
+    2 * segment * (TOGETHER / segment).max(1)
+}
+
+/// Writes some bytes, and at most `most` bytes of a message's data from its byte `from` on behind
+/// them, by one call; gives how many went. If the data is in more parts than a call writes, it is
+/// the first ones.
 ///
 /// # Safety
 /// The data can be read during the call.
 #[expect(unsafe_code, reason = "the data is the application's")]
-pub(crate) unsafe fn send_all_of(
+pub(crate) unsafe fn send_part_of(
     socket: BorrowedFd<'_>,
     before: &[u8],
     data: &[Stretch],
+    (mut from, mut most): (usize, usize),
 ) -> Result<usize, Errno> {
     let part = |start: *const u8, len| libc::iovec {
         iov_base: start.cast_mut().cast(),
@@ -135,7 +165,11 @@ pub(crate) unsafe fn send_all_of(
     let mut parts = [part(core::ptr::null(), 0); 1 + MOST_STRETCHES];
     parts[0] = part(before.as_ptr(), before.len());
     for (to, stretch) in parts[1..].iter_mut().zip(data) {
-        *to = part(stretch.start, stretch.len);
+        let skipped = from.min(stretch.len);
+        let len = most.min(stretch.len - skipped);
+        // In the stretch, or at its end.
+        *to = part(stretch.start.wrapping_add(skipped), len);
+        (from, most) = (from - skipped, most - len);
     }
     // SAFETY: all of its fields are numbers or pointers.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
