@@ -121,14 +121,15 @@ pub(crate) fn is_under_way(socket: BorrowedFd<'_>) -> bool {
 ///
 /// A call of the kernel has the socket for itself as long as it copies, and acknowledgements wait
 /// meanwhile: a sender whose window is full stands still until the call is over. So calls are
-/// short. But each ends with a segment, and a short one costs as much as a long one. So a call
-/// writes whole segments, and two times as many as the kernel hands to a device at a time
-/// (decision 0027).
+/// short. But what a call leaves at its end goes to the device alone, and a little costs as much
+/// as a lot. So a call writes two times what the kernel hands to a device at a time: as many whole
+/// segments as 64 KiB hold (decision 0027).
 #[expect(unsafe_code, reason = "rustix has no TCP_MAXSEG")]
 pub(crate) fn piece(socket: BorrowedFd<'_>) -> usize {
-    /// Bytes that the kernel hands to a device at a time: 64 KiB less its room for headers. Where
-    /// it hands over more, pieces end with a short segment.
-    const TOGETHER: usize = (64 << 10) - 321;
+    /// Most bytes that the kernel hands to a device at a time. Headers are among them, which seldom
+    /// take a segment's place. Where it hands over more or fewer, a call leaves a little at its
+    /// end, and takes some more time.
+    const TOGETHER: usize = 64 << 10;
     let mut segment: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the kernel writes one int, and `segment` is one. If it fails, that is 0.
@@ -141,8 +142,8 @@ pub(crate) fn piece(socket: BorrowedFd<'_>) -> usize {
             &raw mut len,
         );
     }
-    let segment = usize::try_from(segment).unwrap_or(0).max(1);
-    2 * segment * (TOGETHER / segment).max(1)
+    let segment = usize::try_from(segment).unwrap_or(0).clamp(1, TOGETHER);
+    2 * (TOGETHER / segment * segment)
 }
 
 /// Writes some bytes, and at most `most` bytes of a message's data from its byte `from` on behind
