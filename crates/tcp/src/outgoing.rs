@@ -72,12 +72,11 @@ impl Outgoing {
         let mut gone = 0;
         loop {
             let waiting = &self.room[self.start..self.end];
-            let left = all - gone;
-            // The last piece is no short one.
-            let most = match waiting.len() + left {
-                few if few < piece + piece / 2 => left,
-                _ => piece.saturating_sub(waiting.len()),
-            };
+            let mut most = all - gone;
+            // What is left does not end with a short piece.
+            if waiting.len() + most >= piece + piece / 2 {
+                most = piece.saturating_sub(waiting.len());
+            }
             // SAFETY: the caller's promise.
             let sent = match unsafe { sockets::send_part_of(socket, waiting, data, (gone, most)) } {
                 Err(Errno::INTR) => continue,
@@ -85,10 +84,10 @@ impl Outgoing {
                 sent => sent?,
             };
             let of_waiting = sent.min(waiting.len());
-            let whole = sent == waiting.len() + most;
+            let is_full = sent < waiting.len() + most;
             self.start += of_waiting;
             gone += sent - of_waiting;
-            if !whole || gone == all {
+            if is_full || gone == all {
                 return Ok(gone);
             }
         }
@@ -122,6 +121,8 @@ mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+
     use super::*;
 
     #[test]
@@ -148,6 +149,37 @@ mod tests {
             }
         }
         assert!(blocked > 0 && outgoing.room.len() < 1 << 20);
+    }
+
+    /// One call is one packet of such a socket.
+    #[test]
+    #[expect(unsafe_code, reason = "write_before is given memory")]
+    fn a_call_writes_one_piece_and_the_last_one_is_not_short() {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (near, far) = socketpair(family, kind, SocketFlags::NONBLOCK, None).unwrap();
+        let content = vec![1; 50_000];
+        for (len, calls) in [
+            (14_983, &[14_999][..]),
+            (14_984, &[10_000, 5000]),
+            (50_000, &[10_000, 10_000, 10_000, 10_000, 10_016]),
+        ] {
+            let mut outgoing = Outgoing::default();
+            outgoing.add(16).fill(9);
+            let data = Stretch {
+                start: content.as_ptr(),
+                len,
+            };
+            // SAFETY: `content` is there.
+            let gone = unsafe { outgoing.write_before(near.as_fd(), &[data], 10_000) };
+            assert_eq!(gone, Ok(len));
+            let mut room = [0; 20_000];
+            for call in calls {
+                let (_, got) = recv(&far, &mut room[..], RecvFlags::empty()).unwrap();
+                assert_eq!(got, *call, "{len}");
+            }
+            let more = recv(&far, &mut room[..], RecvFlags::empty());
+            assert_eq!(more, Err(Errno::AGAIN), "{len}");
+        }
     }
 
     /// The data lies in two places, and pieces end anywhere in them.
