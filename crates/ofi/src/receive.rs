@@ -187,7 +187,7 @@ impl Endpoint {
                         self.discard(claim);
                     } else if flags & FI_CLAIM != 0 {
                         let context = wanted.context.addr();
-                        self.claims.borrow_mut().insert(context, claim);
+                        self.claims.borrow_mut().insert(context, (claim, status));
                     }
                     self.finish(node, Ok(status));
                 }
@@ -215,12 +215,12 @@ impl Endpoint {
         flags: u64,
     ) -> Result<usize, i32> {
         let claim = self.claims.borrow_mut().remove(&wanted.context.addr());
-        let claim = claim.ok_or(FI_EINVAL)?;
+        let (claim, status) = claim.ok_or(FI_EINVAL)?;
         if flags & FI_DISCARD != 0 {
             self.discard(claim);
             let node = self.receiving(wanted, &[]);
             // SAFETY: the node of this operation, in no list.
-            unsafe { self.report(node) };
+            unsafe { self.finish(node, Ok(status)) };
             return Ok(0);
         }
         let node = self.receiving(wanted, room);

@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use limic::raw::ClaimId;
-use limic::{Endpoint as _, HybridEndpoint, Peer};
+use limic::{Endpoint as _, HybridEndpoint, Peer, Status};
 
 use crate::address_vector::AddressVector;
 use crate::domain::Domain;
@@ -66,8 +66,8 @@ pub(crate) struct Endpoint {
     peers: RefCell<Vec<u32>>,
     positions: RefCell<Vec<fi_addr_t>>,
     pub(crate) enabled: Cell<bool>,
-    /// Messages that were found by `FI_PEEK | FI_CLAIM`, by context.
-    pub(crate) claims: RefCell<HashMap<usize, ClaimId>>,
+    /// Messages that were found by `FI_PEEK | FI_CLAIM`, by context, with what is known of them.
+    pub(crate) claims: RefCell<HashMap<usize, (ClaimId, Status)>>,
     /// Bytes of a multi-receive under which it is given back.
     pub(crate) least_room: Cell<usize>,
     /// Buffers for many messages, and whether there ever was one.

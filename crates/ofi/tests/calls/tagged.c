@@ -104,7 +104,8 @@ void tagged(void)
     CHECK(completion().len == 5);
     claimed.context = &contexts[4];
     OK(fi_trecvmsg(ep, &claimed, FI_CLAIM | FI_DISCARD));
-    CHECK(completion().op_context == &contexts[4]);
+    entry = completion();
+    CHECK(entry.op_context == &contexts[4] && entry.len == 5 && entry.tag == 0x503);
     any_time = NULL;
     CHECK(ended || completion().op_context == &contexts[3]);
     /* Too long, with all that is known of it; and cancelled. */
