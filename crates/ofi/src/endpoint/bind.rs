@@ -142,11 +142,21 @@ fn bind_counter(endpoint: &Endpoint, counter: &Arc<Counter>, flags: u64) -> Resu
         (FI_READ, &counters.read),
         (FI_WRITE, &counters.write),
     ];
-    if flags == 0 || flags & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE) != 0 {
-        // What peers do to memory here is not counted: they do it without this side's help.
+    // What peers do to memory here is not counted: they do it without this side's help. Where they
+    // can do nothing to it, there is nothing to count.
+    let of_peers = if endpoint.uses_regions() {
+        0
+    } else {
+        FI_REMOTE_READ | FI_REMOTE_WRITE
+    };
+    if flags == 0 || flags & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE | of_peers) != 0 {
         return Err(FI_EBADFLAGS);
     }
     let wanted = kinds.iter().filter(|(bit, _)| flags & bit != 0);
+    // Only a counter that has a place here is told when the endpoint is closed.
+    if wanted.clone().next().is_none() {
+        return Ok(());
+    }
     // A counter that is replaced would go on pointing to the endpoint when that is closed.
     if wanted.clone().any(|(_, place)| place.borrow().is_some()) {
         return Err(FI_EINVAL);

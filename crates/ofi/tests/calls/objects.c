@@ -34,6 +34,7 @@ static void bind_twice(void)
     OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT));
     OK(fi_ep_bind(end, &first->fid, FI_READ));
     CHECK(fi_ep_bind(end, &second->fid, FI_WRITE | FI_READ) == -FI_EINVAL);
+    CHECK(fi_ep_bind(end, &second->fid, FI_WRITE | FI_REMOTE_WRITE) == -FI_EBADFLAGS);
     OK(fi_close(&second->fid));
     OK(fi_ep_bind(end, &first->fid, FI_WRITE | FI_SEND));
     CHECK(fi_ep_bind(end, &first->fid, FI_SEND) == -FI_EINVAL);
@@ -44,6 +45,25 @@ static void bind_twice(void)
     CHECK(fi_cntr_read(first) == 0);
     OK(fi_close(&first->fid));
     OK(fi_close(&queue->fid));
+}
+
+/* A counter of what peers do to memory is good for an endpoint that shows them none. */
+static void bind_counter_of_peers(void)
+{
+    struct fid_cntr *counter = open_counter();
+    struct fi_info *plain = fi_dupinfo(info);
+    struct fid_ep *end;
+    plain->caps &= ~(FI_RMA | FI_ATOMIC);
+    OK(fi_endpoint(domain, plain, &end, NULL));
+    OK(fi_ep_bind(end, &counter->fid, FI_REMOTE_READ));
+    OK(fi_close(&end->fid));
+    OK(fi_endpoint(domain, plain, &end, NULL));
+    OK(fi_ep_bind(end, &counter->fid, FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE));
+    OK(fi_close(&end->fid));
+    /* Nothing points to the endpoints any more. */
+    CHECK(fi_cntr_read(counter) == 0);
+    OK(fi_close(&counter->fid));
+    fi_freeinfo(plain);
 }
 
 /*
@@ -375,6 +395,7 @@ void objects(void)
     if (me == 0)
         dozens();
     bind_twice();
+    bind_counter_of_peers();
     cancel_numbers();
     format_of_choice();
     poll_counters();
