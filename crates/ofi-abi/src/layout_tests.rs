@@ -1,4 +1,5 @@
-//! Compares sizes and offsets with the system's libfabric headers.
+//! Compares sizes and offsets with the system's libfabric headers. Structures may be longer in
+//! versions later than 1.17.
 
 use core::mem::offset_of;
 use std::fmt::Write as _;
@@ -268,7 +269,8 @@ fn structures_and_numbers_are_those_of_the_headers() {
          #include <rdma/fi_collective.h>\n#include <rdma/fi_domain.h>\n\
          #include <rdma/fi_endpoint.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_errno.h>\n\
          #include <rdma/fi_rma.h>\n#include <rdma/fi_tagged.h>\n#include <rdma/providers/fi_prov.h>\n\
-         int main(void) {\n",
+         int main(void) {\n\
+         printf(\"%u\\n\", FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION));\n",
     );
     for fact in &facts {
         writeln!(
@@ -302,13 +304,18 @@ fn structures_and_numbers_are_those_of_the_headers() {
     assert!(compiled.success(), "the C program does not compile");
     let output = Command::new(&program).output().expect("it runs");
     let text = String::from_utf8(output.stdout).expect("numbers");
-    let values: Vec<u64> = text
-        .lines()
-        .map(|line| line.parse().expect("a number"))
-        .collect();
-    assert_eq!(values.len(), facts.len());
-    for (fact, value) in facts.iter().zip(values) {
+    let mut lines = text.lines().map(|line| line.parse::<u64>());
+    let mut number = || lines.next().expect("as many lines").expect("a number");
+    let is_newer = number() > u64::from(fi_version(1, 17));
+    for fact in &facts {
+        let value = number();
+        let has_grown = is_newer && fact.expression.starts_with("sizeof") && fact.value < value;
         // Negative constants of C are wider here.
-        assert_eq!(fact.value, value, "{}", fact.expression);
+        assert!(
+            fact.value == value || has_grown,
+            "{}: {value}",
+            fact.expression
+        );
     }
+    assert!(lines.next().is_none(), "{text}");
 }

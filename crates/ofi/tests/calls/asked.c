@@ -10,7 +10,7 @@ static void hints(void)
         struct fi_info *hints = fi_allocinfo(), *found = NULL;
         hints->fabric_attr->prov_name = strdup("limic");
         hints->tx_attr->caps = which == 1 ? FI_FENCE : FI_TAGGED | FI_SEND;
-        hints->rx_attr->caps = which == 2 ? FI_VARIABLE_MSG : FI_TAGGED | FI_RECV;
+        hints->rx_attr->caps = which == 2 ? FI_HMEM : FI_TAGGED | FI_RECV;
         hints->domain_attr->caps = which == 3 ? FI_SHARED_AV : which == 6 ? FI_REMOTE_COMM : FI_LOCAL_COMM;
         hints->domain_attr->mr_iov_limit = which == 4 ? 2 : 1;
         hints->ep_attr->protocol = which == 5 ? FI_PROTO_SHM : info->ep_attr->protocol;
@@ -31,7 +31,7 @@ static void modes_of_memory(void)
     hints->fabric_attr->prov_name = strdup("limic");
     hints->caps = FI_RMA;
     OK(fi_getinfo(FI_VERSION(1, 4), NULL, NULL, 0, hints, &found));
-    CHECK(found->domain_attr->mr_mode == FI_MR_SCALABLE);
+    CHECK(found->domain_attr->mr_mode == MODE_SCALABLE);
     fi_freeinfo(found);
     OK(fi_getinfo(FI_VERSION(1, 5), NULL, NULL, 0, hints, &found));
     CHECK(found->domain_attr->mr_mode == 0);

@@ -25,6 +25,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* FI_MR_BASIC and FI_MR_SCALABLE, which libfabric 2 warns of. */
+enum { MODE_BASIC = 1, MODE_SCALABLE = 2 };
+
 /* 0 or 1: which of the two this is. The other one is at the end of the line. */
 extern int me, line_to_other;
 /* What open_all asks for. */

@@ -20,7 +20,7 @@ int main(int argc, char **argv)
         data_progress = FI_PROGRESS_AUTO;
     int waits = !strcmp(part, "waiting"), many = !strcmp(part, "threads");
     open_all(waits ? FI_WAIT_FD : FI_WAIT_NONE, waits || many ? FI_THREAD_SAFE : FI_THREAD_DOMAIN,
-             !strcmp(part, "basic-memory") ? FI_MR_BASIC : 0);
+             !strcmp(part, "basic-memory") ? MODE_BASIC : 0);
     meet();
     if (!strcmp(part, "tagged"))
         tagged();

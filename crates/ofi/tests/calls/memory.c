@@ -7,7 +7,7 @@ void memory(void)
     enum { LEN = 200000 };
     static unsigned char mine[LEN], copy[LEN];
     struct fid_mr *region, *again;
-    int basic = info->domain_attr->mr_mode == FI_MR_BASIC;
+    int basic = info->domain_attr->mr_mode == MODE_BASIC;
     fill(mine, LEN, me);
     OK(fi_mr_reg(domain, mine, LEN, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 42, 0, &region, NULL));
     if (!basic)
