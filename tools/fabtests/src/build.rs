@@ -1,5 +1,6 @@
 //! Configures and builds fabtests.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -9,16 +10,16 @@ use limic_runner::packages::{self, Need, has_library, program};
 use limic_runner::{Failure, Job, console};
 
 /// What the build needs.
-const NEEDS: [Need; 2] = [
-    Need {
-        package: "make",
-        present: || program("make").is_some(),
-    },
-    Need {
-        package: "libfabric-dev",
-        present: || has_library("libfabric"),
-    },
-];
+const NEEDS: [Need; 1] = [Need {
+    package: "make",
+    present: || program("make").is_some(),
+}];
+
+/// What it needs unless a libfabric is named.
+const NEEDS_OF_DISTRIBUTION: [Need; 1] = [Need {
+    package: "libfabric-dev",
+    present: || has_library("libfabric"),
+}];
 
 /// What makes `configure`, which a release brings and the repository does not.
 const NEEDS_FOR_CONFIGURE: [Need; 3] = [
@@ -42,12 +43,16 @@ pub(crate) struct Built {
     pub(crate) source: PathBuf,
     /// The folder of the programs.
     pub(crate) programs: PathBuf,
+    /// The folder of libfabric's library, unless the loader finds it.
+    pub(crate) library: Option<PathBuf>,
     /// The version of fabtests.
     pub(crate) version: String,
 }
 
-/// Builds the fabtests of a folder into `target/fabtests`.
-pub(crate) fn build(source: &Path) -> Result<Built, Failure> {
+/// Builds the fabtests of a folder into `target/fabtests`, with the libfabric that is installed
+/// below a folder, or with the distribution's.
+pub(crate) fn build(source: &Path, libfabric: Option<&Path>) -> Result<Built, Failure> {
+    let libfabric = libfabric.map(installed).transpose()?;
     let source = fs::canonicalize(source).map_err(|why| Failure::file("find", source, why))?;
     let recipe = source.join("configure.ac");
     let text = fs::read_to_string(&recipe).map_err(|why| Failure::file("read", &recipe, why))?;
@@ -57,6 +62,9 @@ pub(crate) fn build(source: &Path) -> Result<Built, Failure> {
     })?;
     let configure = source.join("configure");
     let mut missing = packages::missing(&NEEDS);
+    if libfabric.is_none() {
+        missing.extend(packages::missing(&NEEDS_OF_DISTRIBUTION));
+    }
     if !configure.is_file() {
         missing.extend(packages::missing(&NEEDS_FOR_CONFIGURE));
     }
@@ -65,14 +73,19 @@ pub(crate) fn build(source: &Path) -> Result<Built, Failure> {
         Job::new("./autogen.sh", 5).within(&source).run_aside()?;
     }
     let folder = target().join("fabtests").join(&version);
-    if !is_configured(&folder, &source) {
+    let configured_for = configured_for(&source, libfabric.as_deref());
+    let stamp = folder.join("configured-for.txt");
+    if fs::read(&stamp).map_or(true, |of| of != configured_for) {
         folders::make_anew(&folder)?;
-        let install = folder.join("install");
-        let job = Job::new(&configure, 5).within(&folder).arg("--quiet");
-        job.arg("--prefix").arg(&install).run_aside()?;
-        let stamp = stamp(&folder);
-        fs::write(&stamp, source.as_os_str().as_encoded_bytes())
-            .map_err(|why| Failure::file("write", &stamp, why))?;
+        let mut job = Job::new(&configure, 5).within(&folder).arg("--quiet");
+        job = job.arg("--prefix").arg(folder.join("install"));
+        if let Some(libfabric) = &libfabric {
+            let mut with = OsString::from("--with-libfabric=");
+            with.push(libfabric);
+            job = job.arg(with);
+        }
+        job.run_aside()?;
+        fs::write(&stamp, configured_for).map_err(|why| Failure::file("write", &stamp, why))?;
     }
     console::step(&format_args!("build fabtests {version}"));
     let at_once = thread::available_parallelism().map_or(1, usize::from);
@@ -83,17 +96,29 @@ pub(crate) fn build(source: &Path) -> Result<Built, Failure> {
     Ok(Built {
         source,
         programs: folder.join("install/bin"),
+        library: libfabric.map(|prefix| prefix.join("lib")),
         version,
     })
 }
 
-/// The file that names the source for which a folder is configured.
-fn stamp(folder: &Path) -> PathBuf {
-    folder.join("source.txt")
+/// The folder below which a libfabric is installed, as a path that holds everywhere.
+fn installed(prefix: &Path) -> Result<PathBuf, Failure> {
+    let prefix = fs::canonicalize(prefix).map_err(|why| Failure::file("find", prefix, why))?;
+    let both = ["include/rdma/fabric.h", "lib/libfabric.so.1"];
+    match both.iter().find(|file| !prefix.join(file).is_file()) {
+        None => Ok(prefix),
+        Some(file) => Err(Failure::Missing(format!(
+            "no libfabric is installed below {}: there is no {file}",
+            prefix.display()
+        ))),
+    }
 }
 
-fn is_configured(folder: &Path, source: &Path) -> bool {
-    fs::read(stamp(folder)).is_ok_and(|of| of == source.as_os_str().as_encoded_bytes())
+/// What names the source and the libfabric for which a folder is configured.
+fn configured_for(source: &Path, libfabric: Option<&Path>) -> Vec<u8> {
+    let paths = [Some(source), libfabric].into_iter().flatten();
+    let lines = paths.map(|path| path.as_os_str().as_encoded_bytes());
+    lines.collect::<Vec<_>>().join(&b'\n')
 }
 
 /// They are not installed as those of `cargo xtask setup` are, since only this command needs them.

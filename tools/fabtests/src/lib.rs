@@ -3,7 +3,8 @@
 //! - [`build`] builds the user's copy of fabtests.
 //! - [`list`] reads which tests there are out of fabtests' own script, and [`exclude`] which of
 //!   them are left out, and which test what limic does not offer: files name both, with reasons.
-//! - [`pair`] runs a test: one process, or a server and a client. [`report`] counts and prints.
+//! - [`processes`] runs a test: one process, a server and a client, or several ranks. [`verdict`]
+//!   judges how they ended, [`report`] counts and prints.
 //!
 //! fabtests' script does not run them, because at its end it kills every process whose name begins
 //! as theirs do. `cargo xtask` starts this program, so that nobody else waits until it is compiled.
@@ -11,8 +12,9 @@
 mod build;
 mod exclude;
 mod list;
-mod pair;
+mod processes;
 mod report;
+mod verdict;
 
 use std::path::PathBuf;
 
@@ -22,7 +24,7 @@ use limic_runner::{Failure, console, cpus};
 
 use exclude::Patterns;
 use list::TestLists;
-use pair::{Pairs, Verdict};
+use processes::{Processes, Provider};
 use report::Report;
 
 /// What to run.
@@ -31,6 +33,12 @@ pub struct Fabtests {
     /// The folder of fabtests' source
     #[arg(long, value_name = "DIR")]
     source: Option<PathBuf>,
+    /// The folder below which a libfabric is installed, in place of the distribution's
+    #[arg(long, value_name = "PREFIX")]
+    libfabric: Option<PathBuf>,
+    /// A provider of that libfabric that is tested beside limic; what it does is no failure
+    #[arg(long, value_name = "PROVIDER")]
+    beside: Option<String>,
     /// Which classes of tests; `short` is `standard` with five rounds
     #[arg(
         long = "class",
@@ -51,6 +59,9 @@ enum Class {
     Functional,
     Short,
     Standard,
+    Threaded,
+    Complex,
+    Multinode,
 }
 
 impl Class {
@@ -61,6 +72,9 @@ impl Class {
             Self::Functional => "functional",
             Self::Short => "short",
             Self::Standard => "standard",
+            Self::Threaded => "threaded",
+            Self::Complex => "complex",
+            Self::Multinode => "multinode",
         }
     }
 }
@@ -79,18 +93,33 @@ pub fn run(wanted: &Fabtests) -> Result<(), Failure> {
                 .to_owned(),
         ));
     };
-    let built = build::build(source)?;
+    let built = build::build(source, wanted.libfabric.as_deref())?;
     let lists = TestLists::read(&built.source)?;
     let excluded = Patterns::committed(exclude::EXCLUDED)?;
     let not_offered = Patterns::committed(exclude::NOT_OFFERED)?;
     let cpus = cpus::allowed()
         .map_err(|why| Failure::Missing(format!("the CPUs of this process: {why}")))?;
-    let pairs = Pairs {
-        programs: built.programs,
-        provider: build_provider()?,
-        cpus,
+    let processes = |provider, excluded| Processes {
+        built: &built,
+        cpus: &cpus,
+        provider,
+        excluded,
     };
-    let mut report = Report::default();
+    let limic = Provider {
+        name: "limic".to_owned(),
+        folder: Some(build_provider()?),
+    };
+    let mut providers = vec![processes(limic, excluded)];
+    if let Some(name) = &wanted.beside {
+        let excluded = Patterns::of_provider(&built.source, name)?;
+        let other = Provider {
+            name: name.clone(),
+            folder: None,
+        };
+        providers.push(processes(other, excluded));
+    }
+    let names = providers.iter().map(|each| each.provider.name.clone());
+    let mut report = Report::new(names.collect());
     for class in &wanted.classes {
         console::step(&format_args!(
             "fabtests {}: {}",
@@ -101,12 +130,15 @@ pub fn run(wanted: &Fabtests) -> Result<(), Failure> {
             if !test.words.contains(&wanted.filter) {
                 continue;
             }
-            let verdict = if excluded.hold(&test.words) {
-                Verdict::Excluded
-            } else {
-                pairs.run(&test).expected(not_offered.hold(&test.words))
-            };
-            report.add(*class, &test, verdict);
+            for (place, provider) in providers.iter().enumerate() {
+                let mut verdict = provider.run(&test)?;
+                // What another provider offers is not known here.
+                if place == 0 {
+                    let not_offered = not_offered.hold(&built.version, &test.words);
+                    verdict = verdict.expected(not_offered);
+                }
+                report.add(*class, place, &test, verdict);
+            }
         }
     }
     report.end()

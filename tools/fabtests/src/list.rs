@@ -25,7 +25,19 @@ pub(crate) enum Kind {
     Negative,
     /// A server and a client.
     Pair,
+    /// As many processes as it says, all alike.
+    Ranks(usize),
+    /// A server, and a client with a list of cases: this file of `test_configs/shm`, whose cases
+    /// suit any provider.
+    Cases(&'static str),
 }
+
+/// The processes of a test for many, as in the script.
+const RANKS: usize = 3;
+
+/// The lists of cases: times of each call and operation, of the second with counters too; and each
+/// of them with its bytes looked at.
+const CASES: [&str; 3] = ["all.test", "quick.test", "verify.test"];
 
 /// The script.
 pub(crate) struct TestLists {
@@ -44,12 +56,27 @@ impl TestLists {
     /// The tests of a class.
     pub(crate) fn of(&self, class: Class) -> Result<Vec<Test>, Failure> {
         let name = class.name();
-        if class == Class::Unit {
-            let mut tests = self.array(name, Kind::Alone)?;
-            tests.extend(self.array("neg_unit", Kind::Negative)?);
-            return Ok(tests);
+        match class {
+            Class::Unit => {
+                let mut tests = self.array(name, Kind::Alone)?;
+                tests.extend(self.array("neg_unit", Kind::Negative)?);
+                Ok(tests)
+            }
+            Class::Multinode => self.array(name, Kind::Ranks(RANKS)),
+            Class::Complex => {
+                let programs = self.array(name, Kind::Pair)?;
+                let with_cases = programs.iter().flat_map(|program| {
+                    CASES.map(|cases| Test {
+                        words: format!("{} {cases}", program.words),
+                        kind: Kind::Cases(cases),
+                    })
+                });
+                Ok(with_cases.collect())
+            }
+            Class::Functional | Class::Short | Class::Standard | Class::Threaded => {
+                self.array(name, Kind::Pair)
+            }
         }
-        self.array(name, Kind::Pair)
     }
 
     fn array(&self, name: &str, kind: Kind) -> Result<Vec<Test>, Failure> {
@@ -81,6 +108,7 @@ mod tests {
         let script = "\
 neg_unit_tests=(\n\t\"fi_rdm g00n13s\"\n)\n
 unit_tests=( \\\n\t\"fi_eq_test\"\n\t# \"fi_old\"\n\t\"fi_dom_test -n 2\"\n)\n
+complex_tests=(\n\t\"fi_ubertest\"\n)\n\nmultinode_tests=(\n\t\"fi_multinode -x rma\"\n)\n
 function main {\n\techo \"unit\"\n}\n";
         let lists = TestLists {
             path: PathBuf::from("runfabtests.sh"),
@@ -96,6 +124,12 @@ function main {\n\techo \"unit\"\n}\n";
             test("fi_rdm g00n13s", Kind::Negative),
         ];
         assert_eq!(lists.of(Class::Unit).expect("a list"), expected);
+        let ranks = vec![test("fi_multinode -x rma", Kind::Ranks(3))];
+        assert_eq!(lists.of(Class::Multinode).expect("a list"), ranks);
+        let complex = lists.of(Class::Complex).expect("a list");
+        assert_eq!(complex.len(), CASES.len());
+        let first = test("fi_ubertest all.test", Kind::Cases("all.test"));
+        assert_eq!(complex[0], first);
         let why = lists.of(Class::Short).expect_err("no such list");
         assert!(why.to_string().contains("short_tests"), "{why}");
     }

@@ -5,17 +5,18 @@ use limic_runner::{Failure, console};
 
 use crate::Class;
 use crate::list::Test;
-use crate::pair::Verdict;
+use crate::verdict::Verdict;
 
 /// How tests went.
-#[derive(Default)]
 pub(crate) struct Report {
-    classes: Vec<Counts>,
+    /// The names of the providers; the first has to pass.
+    providers: Vec<String>,
+    classes: Vec<(Class, Vec<Counts>)>,
     failed: Vec<String>,
 }
 
+#[derive(Clone, Copy, Default)]
 struct Counts {
-    class: Class,
     passed: usize,
     failed: usize,
     not_offered: usize,
@@ -23,46 +24,64 @@ struct Counts {
 }
 
 impl Report {
+    /// One about nothing yet. The first of the providers has to pass.
+    pub(crate) fn new(providers: Vec<String>) -> Self {
+        Self {
+            providers,
+            classes: Vec::new(),
+            failed: Vec::new(),
+        }
+    }
+
     /// Counts a test, and says how it went.
-    pub(crate) fn add(&mut self, class: Class, test: &Test, verdict: Verdict) {
-        let words = &test.words;
-        let counts = self.counts(class);
-        let how = match verdict {
+    pub(crate) fn add(&mut self, class: Class, provider: usize, test: &Test, verdict: Verdict) {
+        let name = format!("{} {}", self.providers[provider], test.words);
+        let counts = self.counts(class, provider);
+        let failure = match verdict {
             Verdict::Passed => {
                 counts.passed += 1;
-                "passed"
+                println!("{:<12} {name}", "passed");
+                None
             }
             Verdict::NotOffered => {
                 counts.not_offered += 1;
-                "not offered"
+                println!("{:<12} {name}", "not offered");
+                None
             }
             Verdict::Excluded => {
                 counts.excluded += 1;
-                "excluded"
+                println!("{:<12} {name}", "excluded");
+                None
+            }
+            Verdict::Cases(cases) => {
+                counts.passed += cases.passed;
+                counts.not_offered += cases.not_offered;
+                counts.failed += cases.failed.len();
+                counts.excluded += cases.known.len();
+                println!("{:<12} {name}: {cases}", "ended");
+                (!cases.failed.is_empty()).then(|| cases.failed.join("\n"))
             }
             Verdict::Failed(lines) => {
                 counts.failed += 1;
-                self.failed.push(words.clone());
-                console::error(&format_args!("{words}: FAILED\n{lines}"));
-                return;
+                Some(lines)
             }
         };
-        println!("{how:<12} {words}");
+        if let Some(lines) = failure {
+            console::error(&format_args!("{name}: FAILED\n{lines}"));
+            if provider == 0 {
+                self.failed.push(test.words.clone());
+            }
+        }
     }
 
-    fn counts(&mut self, class: Class) -> &mut Counts {
-        let place = self.classes.iter().position(|counts| counts.class == class);
+    fn counts(&mut self, class: Class, provider: usize) -> &mut Counts {
+        let place = self.classes.iter().position(|(of, _)| *of == class);
         let place = place.unwrap_or_else(|| {
-            self.classes.push(Counts {
-                class,
-                passed: 0,
-                failed: 0,
-                not_offered: 0,
-                excluded: 0,
-            });
+            let none = vec![Counts::default(); self.providers.len()];
+            self.classes.push((class, none));
             self.classes.len() - 1
         });
-        &mut self.classes[place]
+        &mut self.classes[place].1[provider]
     }
 
     /// Prints the table. It is a failure if a test has failed, or none has run, or nothing of a
@@ -72,11 +91,11 @@ impl Report {
             return Err(Failure::Missing("no test has such a name".to_owned()));
         }
         println!("\n{}", self.table());
-        let nothing = |counts: &&Counts| counts.passed == 0 && counts.not_offered > 0;
-        if let Some(counts) = self.classes.iter().find(nothing) {
+        let nothing = |counts: &Counts| counts.passed == 0 && counts.not_offered > 0;
+        if let Some((class, _)) = self.classes.iter().find(|(_, of)| nothing(&of[0])) {
             return Err(Failure::Wrong(format!(
                 "nothing of {} is offered: the provider was not loaded, most likely",
-                counts.class.name()
+                class.name()
             )));
         }
         if self.failed.is_empty() {
@@ -89,16 +108,23 @@ impl Report {
     fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        table.set_header(["class", "passed", "failed", "not offered", "excluded"]);
-        for counts in &self.classes {
-            let numbers = [
-                counts.passed,
-                counts.failed,
-                counts.not_offered,
-                counts.excluded,
-            ];
-            let numbers = numbers.iter().map(ToString::to_string);
-            table.add_row(std::iter::once(counts.class.name().to_owned()).chain(numbers));
+        let columns = ["passed", "failed", "not offered", "excluded"];
+        let columns = self
+            .providers
+            .iter()
+            .flat_map(|provider| columns.map(|column| format!("{provider}: {column}")));
+        table.set_header(std::iter::once("class".to_owned()).chain(columns));
+        for (class, counts) in &self.classes {
+            let numbers = counts.iter().flat_map(|counts| {
+                let Counts {
+                    passed,
+                    failed,
+                    not_offered,
+                    excluded,
+                } = *counts;
+                [passed, failed, not_offered, excluded].map(|number| number.to_string())
+            });
+            table.add_row(std::iter::once(class.name().to_owned()).chain(numbers));
         }
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);

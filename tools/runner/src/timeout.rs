@@ -23,6 +23,18 @@ pub struct Ended {
 }
 
 impl Ended {
+    /// A program that could not be started.
+    #[must_use]
+    pub fn not_started(why: &std::io::Error) -> Self {
+        Self {
+            out: String::new(),
+            err: String::new(),
+            failure: Some(format!("cannot be started: {why}")),
+            code: None,
+            hung: false,
+        }
+    }
+
     /// The failure with the last words of the program, if it did not hang.
     pub fn explain(&self) -> Option<String> {
         let why = self.failure.as_ref()?;
@@ -86,13 +98,7 @@ pub fn start(mut command: Command, cpus: &[usize], limit: Duration) -> std::io::
 pub fn run(command: Command, cpus: &[usize], limit: Duration) -> Ended {
     match start(command, cpus, limit) {
         Ok(running) => running.wait(),
-        Err(why) => Ended {
-            out: String::new(),
-            err: String::new(),
-            failure: Some(format!("cannot be started: {why}")),
-            code: None,
-            hung: false,
-        },
+        Err(why) => Ended::not_started(&why),
     }
 }
 
