@@ -1,6 +1,7 @@
 //! Unmodified MPIs over limic, through the libfabric provider. Installs them, says which variables
 //! do it, and checks that they work and that limic moved their messages.
 
+mod imb;
 mod killed;
 mod mpi4py;
 mod over;
@@ -33,7 +34,7 @@ const SUITE_LIMIT: Duration = Duration::from_secs(90 * 60);
 pub(crate) enum Extent {
     /// MPICH and Intel MPI, and a few benchmarks.
     Quick,
-    /// Every MPI, and all of IMB-MPI1.
+    /// Every MPI, and all of Intel's benchmarks.
     Usual,
     /// The tests of mpi4py too.
     Full,
@@ -44,10 +45,7 @@ pub(crate) fn run(extent: Extent, summary: &mut Summary) -> Result<(), Failure> 
     let provider = build_provider()?;
     let kinds = [
         (Kind::Mpich, "MPICH"),
-        (
-            Kind::Intelmpi,
-            "Intel MPI, and IMB-MPI1 which comes with it",
-        ),
+        (Kind::Intelmpi, "Intel MPI, and its benchmarks (IMB)"),
         (Kind::Openmpi, "Open MPI 5"),
         (Kind::Openmpi4, "Open MPI 4"),
     ];
@@ -70,7 +68,7 @@ pub(crate) fn run(extent: Extent, summary: &mut Summary) -> Result<(), Failure> 
         summary,
     };
     let intel = all.iter().find(|over| over.mpi.kind() == Kind::Intelmpi);
-    let benchmarks = intel.map(|over| over.mpi.root().join("bin/IMB-MPI1"));
+    let benchmarks = intel.map(|over| over.mpi.root().join("bin"));
     for over in &all {
         checks.all(over, benchmarks.as_deref())?;
     }
@@ -108,11 +106,8 @@ impl Checks<'_> {
             self.own_choice(over);
             self.later_libfabric(over);
         }
-        // IMB-MPI1 is a binary for MPICH's ABI.
-        if let Some(imb) = benchmarks
-            && matches!(over.mpi.kind(), Kind::Mpich | Kind::Intelmpi)
-        {
-            self.imb(over, imb);
+        if let Some(folder) = benchmarks {
+            self.benchmarks(over, folder);
         }
         if self.extent == Extent::Full && over.mpi.kind() == Kind::Mpich {
             self.python(over);
@@ -248,22 +243,6 @@ impl Checks<'_> {
             (None, version, _) => Err(format!("its libfabric is {}", version.unwrap_or("silent"))),
         };
         self.judge(name, verdict);
-    }
-
-    /// IMB-MPI1, whose binary was built without its check of the data.
-    fn imb(&mut self, over: &OverLimic, imb: &Path) {
-        let quick = self.extent == Extent::Quick;
-        for ranks in if quick { &[2][..] } else { &[2, 4] } {
-            let mut command = over.mpiexec(*ranks, Placement::Free);
-            command.arg(imb);
-            if quick {
-                command.args(["PingPong", "Sendrecv", "Allreduce", "Barrier"]);
-            }
-            command.args(["-iter", "30", "-time", "0.2"]);
-            let name = format!("{}: IMB-MPI1 with {ranks} ranks", over.mpi.title());
-            let wanted = ["All processes entering MPI_Finalize"];
-            self.check(&name, command, *ranks, &wanted, Expected::Messages);
-        }
     }
 
     /// The tests of mpi4py.
