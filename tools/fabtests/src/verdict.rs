@@ -72,7 +72,8 @@ impl Verdict {
     }
 
     /// Judges the ends of a test's programs. If the first misses something, it has gone before the
-    /// others look for it, and some of them fail in ways of their own then.
+    /// others look for it, and some of them fail with codes of their own then. None may crash or
+    /// hang.
     pub(crate) fn of(programs: &[(String, Ended)]) -> Self {
         let mut all = programs.iter().map(|(_, ended)| ended);
         if all.clone().all(|ended| ended.code == Some(0)) {
@@ -80,7 +81,7 @@ impl Verdict {
         }
         let first = programs.first().and_then(|(_, ended)| ended.code);
         let is_missing = first.is_some_and(|code| NOT_OFFERED.contains(&code));
-        if is_missing && all.all(|ended| ended.failure.is_some()) {
+        if is_missing && all.all(|ended| ended.code.is_some_and(|code| code != 0)) {
             return Self::NotOffered;
         }
         Self::failed(programs)
@@ -95,7 +96,8 @@ impl Verdict {
 
 impl Cases {
     /// The cases that a client has counted, and how many there are in its list. Its exit code does
-    /// not show each case that is wrong; a client that ended early has not counted.
+    /// not show each case that is wrong; a client that ended early has not counted. A server that
+    /// did not end well counts as one more that failed.
     pub(crate) fn counted(programs: &[(String, Ended)]) -> Option<(Self, usize)> {
         let out = programs.last().map_or("", |(_, ended)| &ended.out);
         let count = |name: &str| -> Option<usize> {
@@ -108,6 +110,11 @@ impl Cases {
         // A case whose server is gone ends without a word.
         let counted = (no_call? + io? + error?).max(failed.len());
         failed.resize(counted, "a case: it did not end".to_owned());
+        if let Some((who, server)) = programs.first()
+            && let Some(how) = &server.failure
+        {
+            failed.push(format!("{who}: {how}"));
+        }
         let cases = Self {
             passed: count("Success")?,
             not_offered: count("ENODATA")?,
@@ -196,6 +203,8 @@ mod tests {
         assert_eq!(judge("exit 61", "exit 107"), Verdict::NotOffered);
         assert!(matches!(judge("exit 107", "exit 61"), Verdict::Failed(_)));
         assert!(matches!(judge("exit 61", "exit 0"), Verdict::Failed(_)));
+        let crashed = judge("exit 61", "kill -SEGV $$");
+        assert!(matches!(crashed, Verdict::Failed(_)));
         let Verdict::Failed(lines) = judge("echo said", "echo said; exit 1") else {
             panic!("a client failed");
         };
@@ -228,6 +237,10 @@ mod tests {
         let counted = |client: &str| Cases::counted(&pair("exit 0", client));
         assert_eq!(counted(script), Some((cases(), 9)));
         assert_eq!(counted("echo 'Success: 5'"), None);
+        let crashed = Cases::counted(&pair("kill -SEGV $$", script));
+        let (crashed, _) = crashed.expect("a client that counted");
+        assert_eq!(crashed.failed[..3], cases().failed[..]);
+        assert!(crashed.failed[3].starts_with("server: signal: 11"));
         assert_eq!(
             Verdict::Cases(cases()).expected(true),
             Verdict::Cases(cases())
