@@ -25,12 +25,14 @@ impl OfiFabric {
     pub(crate) fn next_deadline(&self) -> Option<Duration> {
         let is_due = !self.events.is_empty() || !self.deliverable.is_empty();
         let waits = !self.unposted.is_empty() || !self.blocked.is_empty();
+        let waits = waits || self.reads.are_waiting();
         if is_due || waits || !self.silent.is_empty() {
             Some(BLOCKED)
         } else if !self.loose.is_empty() || self.sending.len() > 0 {
             Some(UNDER_WAY)
         } else {
-            (!self.connections.is_empty()).then_some(self.timeout / WALKS)
+            let any = !self.connections.is_empty() || !self.ending.is_empty();
+            any.then_some(self.timeout / WALKS)
         }
     }
 
@@ -55,8 +57,9 @@ impl OfiFabric {
             self.drop_loose();
         }
         self.sending.give_up(self.walks, WALKS);
+        self.end_late_reads(WALKS);
         // Else it is not the peer that keeps its packets from being posted.
-        let has_room = self.sending.len() < self.most_sends;
+        let has_room = self.sending.len() + self.reads.posted() < self.most_sends;
         let waited = self.timeout.as_millis();
         let (mut lost, mut gaps) = (Vec::new(), Vec::new());
         // So each has its turn, however seldom this side polls.

@@ -2,10 +2,10 @@
 
 use limic_fabric::{ConnectionFailure, ConnectionId, Event, Inbox};
 
-use crate::device::{AT_ONCE, Looked, Posted};
+use crate::device::{Failure, Looked, Posted, ROOM};
 use crate::fabric::OfiFabric;
 use crate::packet::{Greeting, Header, Kind, take};
-use crate::pool::{Owner, Slot};
+use crate::pool::{Operation, Owner, Slot};
 
 /// Packets of one peer that may overtake each other.
 const MOST_EARLY: u64 = 64;
@@ -28,6 +28,7 @@ impl OfiFabric {
         if self.ended.is_empty() {
             self.look();
             self.try_again();
+            self.post_reads();
             self.ask();
         }
         while let Some((slot, len)) = self.ended.pop_front() {
@@ -49,15 +50,22 @@ impl OfiFabric {
     }
 
     /// Asks the provider what has ended.
-    fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         for slot in core::mem::take(&mut self.unposted) {
             self.receive_into(slot);
         }
-        let mut ended = [(0, 0); AT_ONCE];
+        let mut ended = ROOM;
         match self.device.look(&mut ended) {
             Looked::Nothing => {}
-            Looked::Ended(count) => self.ended.extend(&ended[..count]),
-            Looked::Failed(slot, why) => self.has_failed(slot, why),
+            Looked::Ended(count) => {
+                for (operation, len) in &ended[..count] {
+                    match *operation {
+                        Operation::Packet(slot) => self.ended.push_back((slot, *len)),
+                        Operation::Read(number) => self.part_ended(number, Ok(())),
+                    }
+                }
+            }
+            Looked::Failed(operation, failure) => self.has_failed(operation, failure),
             Looked::Broken(why) => {
                 let all: Vec<u32> = self.connections.keys().copied().collect();
                 for number in all {
@@ -82,10 +90,16 @@ impl OfiFabric {
 
     /// An operation has failed. A send that has, was to a peer that is not reached; a receive that
     /// has, was of a packet that is none of limic.
-    fn has_failed(&mut self, slot: Option<Slot>, why: String) {
-        let Some(slot) = slot else {
-            return tracing::debug!("an operation that nobody knows has failed: {why}");
+    fn has_failed(&mut self, operation: Option<Operation>, failure: Failure) {
+        let slot = match operation {
+            Some(Operation::Packet(slot)) => slot,
+            Some(Operation::Read(number)) => return self.part_ended(number, Err(failure)),
+            None => {
+                let why = failure.why;
+                return tracing::debug!("an operation that nobody knows has failed: {why}");
+            }
         };
+        let why = failure.why;
         match self.sending.remove(slot) {
             Some(owner) => {
                 self.device.pool.give_back(slot);

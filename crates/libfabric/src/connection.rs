@@ -51,6 +51,8 @@ pub(crate) struct Connection {
     pub(crate) queue: VecDeque<Outgoing>,
     /// Packets that it has, whose completion was not read.
     pub(crate) posted: usize,
+    /// Reads that it has.
+    pub(crate) reading: usize,
     /// Packets of messages so far.
     pub(crate) sent: u64,
     /// The number of the next packet of the peer.
@@ -88,6 +90,7 @@ impl Connection {
             corked: false,
             queue: VecDeque::new(),
             posted: 0,
+            reading: 0,
             sent: 0,
             expected: 0,
             seen: 0,

@@ -7,14 +7,16 @@ use std::time::Instant;
 
 use limic_fabric::{
     ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Inbox, Limits, Part, Provider,
-    SendRefused,
+    RemoteRange, SendRefused,
 };
 use limic_ofi_abi::fi_addr_t;
 
 use crate::connection::{Connection, Outgoing, Over};
-use crate::device::{Device, Ended, Posted};
+use crate::device::{Device, Posted, Registration};
 use crate::packet::{HELLO_BYTES, LONGEST};
 use crate::pool::{Owner, Slot, UnderWay};
+use crate::reads::{Ending, Reads};
+use crate::settings::{OfiError, OfiSettings};
 
 /// Packets that are there to be filled by peers.
 const RECEIVES: usize = 64;
@@ -23,42 +25,12 @@ const MOST_OVER: usize = 1 << 16;
 /// Polls between two where each is a call of the kernel.
 const SELDOM: u32 = 8;
 
-/// What a fabric is opened with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OfiSettings {
-    /// The provider, as libfabric names it; `None`: the first one that serves.
-    pub provider: Option<String>,
-    /// Only providers of adapters serve.
-    pub adapters: bool,
-    /// How long nothing can be sent to a peer, before it counts as lost.
-    pub timeout: Duration,
-}
-
-/// Why there is no endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OfiError {
-    /// This machine has no libfabric, or that has no provider that serves; another try finds none.
-    Nothing(String),
-    /// There is a provider, and something is in the way.
-    Failed(String),
-}
-
-impl core::fmt::Display for OfiError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let (Self::Nothing(why) | Self::Failed(why)) = self;
-        f.write_str(why)
-    }
-}
-
-impl core::error::Error for OfiError {}
-
-impl Default for OfiSettings {
-    fn default() -> Self {
-        Self {
-            provider: None,
-            adapters: false,
-            timeout: Duration::from_secs(30),
-        }
+/// What a connection takes over a provider whose longest read has so many bytes.
+pub(crate) const fn limits(longest_read: usize) -> Limits {
+    Limits {
+        longest: LONGEST as u64,
+        in_place_from: u64::MAX,
+        has_reads: longest_read > 0,
     }
 }
 
@@ -84,8 +56,15 @@ pub struct OfiFabric {
     pub(crate) most_sends: usize,
     /// Packets that are posted to be sent.
     pub(crate) sending: UnderWay,
-    /// Operations that have ended, and were not looked at.
-    pub(crate) ended: VecDeque<Ended>,
+    /// Packets that have gone or come, and were not looked at.
+    pub(crate) ended: VecDeque<(Slot, usize)>,
+    /// Bytes of the longest read of the provider; 0: it has none.
+    pub(crate) longest_read: usize,
+    pub(crate) reads: Reads,
+    /// Connections that are over, but for their reads.
+    pub(crate) ending: BTreeMap<u32, Ending>,
+    /// What peers may read, by token.
+    pub(crate) offered: HashMap<u64, (Registration, RemoteRange)>,
     /// Packets of no connection that are to go.
     pub(crate) loose: VecDeque<(Outgoing, fi_addr_t, u32)>,
     /// Connections with packets that the provider did not take.
@@ -113,23 +92,20 @@ pub struct OfiFabric {
 }
 
 impl OfiFabric {
-    /// What each connection takes.
-    pub const LIMITS: Limits = Limits {
-        longest: LONGEST as u64,
-        in_place_from: u64::MAX,
-        has_reads: false,
-    };
+    /// What each connection takes, where there are no reads.
+    pub const LIMITS: Limits = limits(0);
 
     /// Opens an endpoint of libfabric. `id` names the endpoint, and `secret` lets peers in.
     ///
     /// # Errors
     /// Says what is in the way.
     pub fn open(settings: &OfiSettings, id: u64, secret: u64) -> Result<Self, OfiError> {
-        let device = Device::open(settings.provider.as_deref(), settings.adapters)?;
+        let device = Device::open(settings)?;
         let provider = device.info.provider();
         let sockets = provider
             .split(';')
             .any(|part| ["tcp", "net", "sockets", "udp"].contains(&part));
+        let longest_read = device.info.longest_read();
         let mut fabric = Self {
             by_looks: device.moves_by_looks(),
             most_sends: device.most_sends(),
@@ -145,6 +121,10 @@ impl OfiFabric {
             addresses: HashMap::new(),
             sending: UnderWay::default(),
             ended: VecDeque::new(),
+            longest_read,
+            reads: Reads::default(),
+            ending: BTreeMap::new(),
+            offered: HashMap::new(),
             loose: VecDeque::new(),
             blocked: VecDeque::new(),
             silent: VecDeque::new(),
@@ -152,7 +132,7 @@ impl OfiFabric {
             unposted: Vec::new(),
             events: VecDeque::new(),
             holding: 0,
-            connects: provider.ends_with("ofi_rxm"),
+            connects: provider.ends_with("ofi_rxm") || provider == "tcp",
             poll_every: if sockets { SELDOM } else { 1 },
             restless: false,
             turn: 0,
@@ -201,10 +181,15 @@ impl OfiFabric {
             why,
             ConnectionFailure::Lost(_) | ConnectionFailure::Unreachable(_)
         );
-        if self.end(number, !gone) {
-            let connection = ConnectionId(number);
-            self.events.push_back(Event::Failed { connection, why });
+        let id = self.at(number).map(|connection| connection.id);
+        let Some(id) = id.filter(|_| self.end(number, !gone)) else {
+            return;
+        };
+        if self.end_reads(number) {
+            return self.tell_when_quiet(number, id, why);
         }
+        let connection = ConnectionId(number);
+        self.events.push_back(Event::Failed { connection, why });
     }
 
     /// A connection ends. `tell`: its peer is told. False if it was over.
@@ -269,6 +254,9 @@ impl Fabric for OfiFabric {
     fn disconnect(&mut self, connection: ConnectionId) {
         self.flush(connection.0);
         self.end(connection.0, true);
+        if self.end_reads(connection.0) {
+            self.wait_until_quiet(connection.0);
+        }
         let of_it = |event: &Event| {
             matches!(event, Event::Failed { connection: other, .. }
                 | Event::Connected { connection: other, .. } if *other == connection)
@@ -281,7 +269,7 @@ impl Fabric for OfiFabric {
     }
 
     fn limits(&self, _: ConnectionId) -> Limits {
-        Self::LIMITS
+        limits(self.longest_read)
     }
 
     fn send(
@@ -353,5 +341,33 @@ impl Fabric for OfiFabric {
     fn leave_to_parent(self: Box<Self>) {
         // To close anything would end connections of the parent, whose threads are not here.
         core::mem::forget(self);
+    }
+
+    #[expect(unsafe_code, reason = "memory behind the borrow checker")]
+    unsafe fn offer(
+        &mut self,
+        token: u64,
+        start: *const u8,
+        len: usize,
+    ) -> Result<RemoteRange, String> {
+        // SAFETY: the caller's promise.
+        unsafe { self.lend(token, start, len) }
+    }
+
+    fn withdraw(&mut self, token: u64) {
+        self.take_back(token);
+    }
+
+    #[expect(unsafe_code, reason = "memory behind the borrow checker")]
+    unsafe fn read(
+        &mut self,
+        from: ConnectionId,
+        remote: RemoteRange,
+        into: *mut u8,
+        len: usize,
+        token: u64,
+    ) -> Result<(), String> {
+        // SAFETY: the caller's promise.
+        unsafe { self.begin_read(from.0, remote, (into, len), token) }
     }
 }

@@ -170,8 +170,8 @@ impl OfiFabric {
                 0 => self.most_sends,
                 _ => self.most_sends / 2,
             };
-            let posted = if self.sending.len() < most {
-                let (slot, len, to) = (packet.slot, packet.len, connection.address);
+            let (slot, len, to) = (packet.slot, packet.len, connection.address);
+            let posted = if self.sending.len() + self.reads.posted() < most {
                 self.device.post_send(slot, len, to)
             } else {
                 Posted::Later

@@ -12,7 +12,9 @@
 //!
 //! Messages are copied into a packet and posted. While a provider takes no more for a peer, its
 //! packets wait here, few of them, and further messages are refused. What comes is received in any
-//! case. Everything moves when it is polled; a provider may have threads of its own.
+//! case. Long messages are read out of the memory of their senders, where the provider has reads
+//! and they are wanted (`reads`). Everything moves when it is polled; a provider may have threads
+//! of its own.
 
 #![deny(unsafe_code)]
 
@@ -29,9 +31,12 @@ mod library;
 mod packet;
 mod pool;
 mod provider;
+mod reads;
+mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use fabric::{OfiError, OfiFabric, OfiSettings};
+pub use fabric::OfiFabric;
 pub use library::is_asking;
-pub use provider::{adapter, found};
+pub use provider::{Found, adapter, found};
+pub use settings::{OfiError, OfiSettings};

@@ -5,7 +5,6 @@ use core::ffi::c_void;
 use core::ptr::null_mut;
 
 use limic_ofi_abi::fi_context2;
-use limic_ofi_abi::objects::fid_mr;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::packet::PACKET;
@@ -18,23 +17,39 @@ const BYTES: usize = TOGETHER * PACKET;
 /// A packet by its number.
 pub(crate) type Slot = u32;
 
+/// What a provider does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// It sends a packet, or receives one.
+    Packet(Slot),
+    /// It reads a part of a long message, by the number of the read.
+    Read(u32),
+}
+
 /// What is lent with an operation.
 #[repr(C)]
 struct Context {
     /// The provider's.
     own: UnsafeCell<fi_context2>,
-    slot: Slot,
+    operation: Operation,
+}
+
+impl Context {
+    fn new(operation: Operation) -> Self {
+        let internal = [null_mut(); 8];
+        let own = UnsafeCell::new(fi_context2 { internal });
+        Self { own, operation }
+    }
 }
 
 /// Some packets, in memory that is registered as one.
 struct Stretch {
     memory: Memory,
     contexts: Box<[Context]>,
-    registration: *mut fid_mr,
     description: *mut c_void,
 }
 
-/// All packets of an endpoint.
+/// All packets of an endpoint, and the contexts of its reads.
 ///
 /// # Invariants
 /// A packet is free, or of somebody who took it. One that is posted is the provider's, until its
@@ -43,16 +58,19 @@ struct Stretch {
 pub(crate) struct Pool {
     stretches: Vec<Stretch>,
     free: Vec<Slot>,
+    #[expect(clippy::vec_box, reason = "a provider has their addresses")]
+    reads: Vec<Box<Context>>,
 }
 
 impl Pool {
-    /// A packet of one's own. `register` makes memory known to the provider.
+    /// A packet of one's own. `register` makes memory known to the provider, and gives what
+    /// describes it.
     ///
     /// # Errors
     /// Memory cannot be registered.
     pub(crate) fn take(
         &mut self,
-        register: impl FnOnce(*mut u8, usize) -> Result<(*mut fid_mr, *mut c_void), String>,
+        register: impl FnOnce(*mut u8, usize) -> Result<*mut c_void, String>,
     ) -> Result<Slot, String> {
         if self.free.is_empty() {
             self.grow(register)?;
@@ -67,22 +85,16 @@ impl Pool {
 
     fn grow(
         &mut self,
-        register: impl FnOnce(*mut u8, usize) -> Result<(*mut fid_mr, *mut c_void), String>,
+        register: impl FnOnce(*mut u8, usize) -> Result<*mut c_void, String>,
     ) -> Result<(), String> {
         let memory = Memory::new()?;
         let first = (self.stretches.len() * TOGETHER) as Slot;
         let slots = first..first + TOGETHER as Slot;
-        let (registration, description) = register(memory.0, BYTES)?;
-        let context = |slot| Context {
-            own: UnsafeCell::new(fi_context2 {
-                internal: [null_mut(); 8],
-            }),
-            slot,
-        };
+        let description = register(memory.0, BYTES)?;
+        let context = |slot| Context::new(Operation::Packet(slot));
         self.stretches.push(Stretch {
             memory,
             contexts: slots.clone().map(context).collect(),
-            registration,
             description,
         });
         self.free.extend(slots.rev());
@@ -109,24 +121,34 @@ impl Pool {
         self.at(slot).0.description
     }
 
-    /// What is lent with an operation on a packet.
-    pub(crate) fn context(&self, slot: Slot) -> *mut c_void {
-        let (stretch, at) = self.at(slot);
-        (&raw const stretch.contexts[at]).cast_mut().cast()
+    /// What is lent with an operation. Numbers of reads are small.
+    pub(crate) fn context(&mut self, of: Operation) -> *mut c_void {
+        if let Operation::Read(number) = of {
+            let next = |at: usize| Box::new(Context::new(Operation::Read(at as u32)));
+            self.reads
+                .extend((self.reads.len()..=number as usize).map(next));
+        }
+        self.lent(of).cast_mut().cast()
     }
 
-    /// The packet of a context that libfabric gives back.
+    fn lent(&self, of: Operation) -> *const Context {
+        match of {
+            Operation::Packet(slot) => {
+                let (stretch, at) = self.at(slot);
+                &raw const stretch.contexts[at]
+            }
+            Operation::Read(number) => &raw const *self.reads[number as usize],
+        }
+    }
+
+    /// The operation of a context that libfabric gives back.
     #[expect(unsafe_code, reason = "memory that a provider reads and writes")]
-    pub(crate) fn slot(&self, context: *mut c_void) -> Option<Slot> {
-        // SAFETY: it gives back what it got, or null; contexts live as long as the pool, and the
-        // number is never written.
-        let slot = unsafe { context.cast::<Context>().as_ref() }?.slot;
-        (self.context(slot) == context).then_some(slot)
-    }
-
-    /// The registrations, which end before the memory does.
-    pub(crate) fn registrations(&self) -> impl Iterator<Item = *mut fid_mr> {
-        self.stretches.iter().map(|stretch| stretch.registration)
+    pub(crate) fn operation(&self, context: *mut c_void) -> Option<Operation> {
+        let context = context.cast_const().cast::<Context>();
+        // SAFETY: it gives back what it got, or null; contexts live as long as the pool, and what
+        // operation it is is never written.
+        let operation = unsafe { context.as_ref() }?.operation;
+        (self.lent(operation) == context).then_some(operation)
     }
 
     fn at(&self, slot: Slot) -> (&Stretch, usize) {

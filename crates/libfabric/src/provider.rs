@@ -4,23 +4,35 @@ use core::ffi::CStr;
 use core::ptr::null;
 use std::ffi::CString;
 
-use limic_fabric::{Part, Provider};
+use limic_fabric::{Limits, Part, Provider};
 use limic_ofi_abi::info::fi_info;
 use limic_ofi_abi::{
-    FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_MR_ALLOCATED, FI_MR_LOCAL, FI_MR_PROV_KEY,
-    FI_MR_VIRT_ADDR, FI_MSG, FI_ORDER_SAS, FI_RM_ENABLED, FI_THREAD_DOMAIN, fi_version,
+    FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL,
+    FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_MSG, FI_ORDER_SAS, FI_READ, FI_RECV, FI_REMOTE_READ,
+    FI_RM_ENABLED, FI_RMA, FI_SEND, FI_THREAD_DOMAIN, fi_version,
 };
 
 use crate::device::Device;
-use crate::fabric::OfiError;
+use crate::fabric::limits;
 use crate::library::Functions;
 use crate::packet::PACKET;
+use crate::settings::{OfiError, OfiSettings};
 
 /// The interface that is spoken: of the structures of 1.17 only what this version has too.
 const VERSION: u32 = fi_version(1, 11);
 
+/// What an endpoint with remote reads can do.
+const READS: u64 = FI_MSG | FI_SEND | FI_RECV | FI_RMA | FI_READ | FI_REMOTE_READ;
+
+/// Who reads less at once has no reads that pay.
+const SHORTEST_PART: usize = 1 << 20;
+
 /// Providers of adapters. Only these are used where nobody has asked for libfabric.
 const ADAPTERS: [&str; 6] = ["efa", "cxi", "opx", "psm3", "psm2", "verbs;ofi_rxm"];
+
+/// Those whose adapters read by themselves. Elsewhere the process whose memory is read has to look,
+/// copies as for packets, and may go on with that after the memory was withdrawn.
+const READ_BY_ADAPTERS: [&str; 3] = ["efa", "cxi", "verbs;ofi_rxm"];
 
 /// Used only by name: limic itself, one machine only, no network of its own, or datagrams that are
 /// made reliable in software.
@@ -46,14 +58,25 @@ pub fn adapter() -> Option<String> {
         .min()
 }
 
-/// The provider of this name, or the first one that serves, as one does that can be opened; and its
-/// domain, which is a device or an interface. `adapters`: only those of adapters serve.
+/// A provider that can be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its name, and its domain, which is a device or an interface.
+    pub name: String,
+    /// What connections over it take.
+    pub limits: Limits,
+}
+
+/// The provider that an endpoint with these settings would use.
 ///
 /// # Errors
 /// Says why there is none.
-pub fn found(name: Option<&str>, adapters: bool) -> Result<String, OfiError> {
-    let info = &Device::open(name, adapters)?.info;
-    Ok(format!("{} on {}", info.provider(), info.domain()))
+pub fn found(settings: &OfiSettings) -> Result<Found, OfiError> {
+    let info = &Device::open(settings)?.info;
+    Ok(Found {
+        name: format!("{} on {}", info.provider(), info.domain()),
+        limits: limits(info.longest_read()),
+    })
 }
 
 /// No provider serves.
@@ -72,21 +95,41 @@ pub(crate) fn nothing(name: Option<&str>) -> OfiError {
 pub(crate) struct Info {
     functions: Functions,
     info: *mut fi_info,
+    /// Endpoints have remote reads.
+    reads: bool,
 }
 
 impl Info {
-    /// Those that serve, in libfabric's order.
+    /// Those that serve, in libfabric's order, with remote reads where they are used.
+    pub(crate) fn all(functions: Functions, settings: &OfiSettings) -> Result<Vec<Self>, OfiError> {
+        let mut all = Self::with(functions, FI_MSG, settings)?;
+        if !all.iter().any(|one| one.wants_reads(settings)) {
+            return Ok(all);
+        }
+        for reader in Self::with(functions, READS, settings)? {
+            let mut same = all.iter_mut().filter(|one| one.is_same(&reader));
+            let same = same.find(|one| !one.reads && one.wants_reads(settings));
+            if let Some(one) = same.filter(|_| reader.can_read()) {
+                *one = reader;
+                one.reads = true;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Those that serve and have these capabilities.
     #[expect(unsafe_code, reason = "structures of C")]
-    pub(crate) fn all(
+    fn with(
         functions: Functions,
-        name: Option<&str>,
-        adapters: bool,
+        caps: u64,
+        settings: &OfiSettings,
     ) -> Result<Vec<Self>, OfiError> {
+        let (name, adapters) = (settings.provider.as_deref(), settings.adapters);
         let hints = Self::copy(functions, null())?;
         // SAFETY: just made, all parts are there; a name is on the heap of C, and freed with it.
         let list = unsafe {
             let hints = hints.info;
-            (*hints).caps = FI_MSG;
+            (*hints).caps = caps;
             (*hints).mode = FI_CONTEXT | FI_CONTEXT2;
             (*(*hints).ep_attr).r#type = FI_EP_RDM;
             (*(*hints).tx_attr).msg_order = FI_ORDER_SAS;
@@ -94,14 +137,14 @@ impl Info {
             (*(*hints).domain_attr).resource_mgmt = FI_RM_ENABLED;
             (*(*hints).domain_attr).threading = FI_THREAD_DOMAIN;
             (*(*hints).domain_attr).mr_mode =
-                FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+                FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ENDPOINT;
             if let Some(name) = name.and_then(|name| CString::new(name).ok()) {
                 (*(*hints).fabric_attr).prov_name = libc::strdup(name.as_ptr());
             }
             functions.getinfo(VERSION, hints)
         };
         let list = match list {
-            Ok(info) => Self { functions, info },
+            Ok(info) => Self::of(functions, info),
             Err(libc::ENODATA) => return Ok(Vec::new()),
             Err(error) => {
                 let why = format!("libfabric: {}", functions.text(error));
@@ -128,7 +171,15 @@ impl Info {
         if info.is_null() {
             return Err(OfiError::Failed("libfabric has no memory".to_owned()));
         }
-        Ok(Self { functions, info })
+        Ok(Self::of(functions, info))
+    }
+
+    fn of(functions: Functions, info: *mut fi_info) -> Self {
+        Self {
+            functions,
+            info,
+            reads: false,
+        }
     }
 
     #[expect(unsafe_code, reason = "structures of C")]
@@ -158,6 +209,61 @@ impl Info {
             (*info.ep_attr).max_msg_size >= PACKET && (*info.ep_attr).msg_prefix_size == 0
         };
         chosen && fits
+    }
+
+    /// Whether both are of one provider, over one device, and name endpoints in one way.
+    fn is_same(&self, other: &Self) -> bool {
+        let all = |info: &Self| (info.provider(), info.domain(), info.get().addr_format);
+        all(self) == all(other)
+    }
+
+    /// Whether remote reads serve. Where the application chooses keys they have to be so long that
+    /// nobody guesses them.
+    #[expect(unsafe_code, reason = "structures of C")]
+    fn can_read(&self) -> bool {
+        // SAFETY: libfabric gives all parts.
+        let (longest, key) = unsafe {
+            let info = self.get();
+            (
+                (*info.ep_attr).max_msg_size,
+                (*info.domain_attr).mr_key_size,
+            )
+        };
+        let unguessable = self.memory_mode() & FI_MR_PROV_KEY != 0 || key >= size_of::<u64>();
+        self.get().caps & READS == READS && unguessable && longest >= SHORTEST_PART
+    }
+
+    /// Whether reads are used if there are any.
+    fn wants_reads(&self, settings: &OfiSettings) -> bool {
+        let by_adapter = || READ_BY_ADAPTERS.contains(&&*self.provider());
+        settings.reads.unwrap_or_else(by_adapter)
+    }
+
+    /// Bytes of the longest read; 0: there are none.
+    #[expect(unsafe_code, reason = "structures of C")]
+    pub(crate) fn longest_read(&self) -> usize {
+        match self.reads {
+            // SAFETY: libfabric gives all parts.
+            true => unsafe { (*self.get().ep_attr).max_msg_size },
+            false => 0,
+        }
+    }
+
+    /// What is to be done to memory before the provider uses it.
+    #[expect(unsafe_code, reason = "structures of C")]
+    pub(crate) fn memory_mode(&self) -> i32 {
+        // SAFETY: libfabric gives all parts.
+        unsafe { (*self.get().domain_attr).mr_mode }
+    }
+
+    /// A key for memory, which nobody guesses.
+    #[expect(unsafe_code, reason = "structures of C")]
+    pub(crate) fn key(&self) -> Result<u64, String> {
+        // SAFETY: libfabric gives all parts.
+        let bytes = unsafe { (*self.get().domain_attr).mr_key_size };
+        let key = getrandom::u64().map_err(|error| format!("no random numbers: {error}"))?;
+        let unused = size_of::<u64>().saturating_sub(bytes).min(7) as u32 * u8::BITS;
+        Ok(key >> unused)
     }
 
     /// Its name, with those of the layers above it.

@@ -61,6 +61,7 @@ pub const FI_MR_LOCAL: i32 = 1 << 2;
 pub const FI_MR_VIRT_ADDR: i32 = 1 << 4;
 pub const FI_MR_ALLOCATED: i32 = 1 << 5;
 pub const FI_MR_PROV_KEY: i32 = 1 << 6;
+pub const FI_MR_ENDPOINT: i32 = 1 << 9;
 
 /// Kinds of address vectors.
 pub const FI_AV_UNSPEC: u32 = 0;

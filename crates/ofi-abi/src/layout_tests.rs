@@ -185,6 +185,7 @@ fn numbers() -> Vec<Fact> {
         FI_MR_VIRT_ADDR,
         FI_MR_ALLOCATED,
         FI_MR_PROV_KEY,
+        FI_MR_ENDPOINT,
         FI_AV_UNSPEC,
         FI_AV_TABLE,
         FI_PROGRESS_AUTO,

@@ -69,6 +69,29 @@ impl FromStr for FabricUse {
     }
 }
 
+named! {
+    /// Whether long messages over libfabric are read out of the memory of their senders.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+    #[non_exhaustive]
+    pub enum OfiReads {
+        /// Where the provider's adapters read by themselves.
+        #[default]
+        Auto = "auto",
+        /// Where the provider has reads.
+        On = "on",
+        /// Never.
+        Off = "off",
+    }
+}
+
+impl FromStr for OfiReads {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        find(&Self::ALL, Self::name, text).ok_or(())
+    }
+}
+
 /// How TCP is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -53,7 +53,7 @@ use std::path::{Path as FilePath, PathBuf};
 pub use builder::SettingsBuilder;
 pub use copy::CopyInstructions;
 pub use error::SettingsError;
-pub use fabric::{FabricUse, TcpSettings};
+pub use fabric::{FabricUse, OfiReads, TcpSettings};
 pub use group::Group;
 #[doc(inline)]
 pub use limic_policy::{

@@ -19,7 +19,7 @@ use crate::entry::{Entry, settings};
 use crate::forms::{Bytes, Count, Flag, Form, Millis, Or, Paths, Plain};
 use crate::verbs::{PartitionKey, devices};
 use crate::{
-    CopyInstructions, FabricUse, Group, SegmentSettings, Settings, SettingsBuilder, Spin,
+    CopyInstructions, FabricUse, Group, OfiReads, SegmentSettings, Settings, SettingsBuilder, Spin,
     TcpSettings, VerbsCache, VerbsConnect, VerbsSettings,
 };
 
@@ -202,6 +202,12 @@ settings! {
         pub ofi_provider: Text = None, Or("auto", |text: &String| !text.is_empty()),
         "provider of libfabric, the same in all ranks; auto is the first one that serves",
         "auto, or a name as fi_info -t FI_EP_RDM shows them";
+
+        OfiReads: Networks "LIMIC_OFI_READS" "ofi_reads",
+        pub ofi_reads: OfiReads = OfiReads::Auto, Plain(|_: &OfiReads| true),
+        "whether long messages over libfabric are read out of the memory of their senders; auto \
+         is where the provider's adapters do that by themselves",
+        "auto, on or off";
 
         TcpInterface: Networks "LIMIC_TCP_INTERFACE" "tcp_interface",
         tcp_interface: Text = None, Or("auto", |text: &String| !text.is_empty()),
@@ -416,6 +422,7 @@ mod tests {
             (Key::Copy, "rep-movsb", "rep"),
             (Key::Fabric, "TCP-only", "only"),
             (Key::OfiProvider, "tcp;ofi_rxm", ""),
+            (Key::OfiReads, "ON", "1"),
             (Key::TcpInterface, "eth0", ""),
             (Key::TcpTimeout, "1000", "999"),
             (Key::VerbsStreams, "8", "9"),

@@ -144,6 +144,7 @@ fn every_variable_does_something() {
         ("LIMIC_STATS", "counts.json"),
         ("LIMIC_FABRIC", "verbs-only"),
         ("LIMIC_OFI_PROVIDER", "efa"),
+        ("LIMIC_OFI_READS", "off"),
         ("LIMIC_TCP_INTERFACE", "eth1"),
         ("LIMIC_TCP_TIMEOUT_MS", "5000"),
         ("LIMIC_VERBS_STREAMS", "2"),
@@ -196,6 +197,7 @@ fn every_variable_does_something() {
     assert_eq!(settings.copy(), CopyInstructions::Vector);
     assert_eq!(settings.fabric(), FabricUse::VerbsOnly);
     assert_eq!(settings.ofi_provider(), Some("efa"));
+    assert_eq!(settings.ofi_reads(), OfiReads::Off);
     let tcp = settings.tcp();
     assert_eq!(tcp.interface.as_deref(), Some("eth1"));
     assert_eq!(tcp.timeout, Duration::from_secs(5));

@@ -1,8 +1,9 @@
 //! Which networks lead to other machines from here.
 
 use limic_fabric::Limits;
+use limic_libfabric::OfiSettings;
 
-use crate::settings::{FabricUse, Settings};
+use crate::settings::{FabricUse, OfiReads, Settings};
 
 /// A network, and whether endpoints here use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,8 +70,8 @@ fn ofi(settings: &Settings, has_verbs: bool) -> Result<String, NetworkOff> {
     };
     serves
         .and_then(|()| {
-            let found = limic_libfabric::found(settings.ofi_provider(), unasked);
-            found.map_err(|why| why.to_string())
+            let found = limic_libfabric::found(&ofi_settings(settings));
+            found.map(|found| found.name).map_err(|why| why.to_string())
         })
         .map_err(NetworkOff::Unusable)
 }
@@ -94,14 +95,32 @@ fn tcp(settings: &Settings) -> Result<String, NetworkOff> {
     ip.map(|ip| ip.to_string()).map_err(NetworkOff::Unusable)
 }
 
+/// What an endpoint of libfabric is opened with.
+pub(crate) fn ofi_settings(settings: &Settings) -> OfiSettings {
+    OfiSettings {
+        provider: settings.ofi_provider().map(str::to_owned),
+        adapters: settings.fabric() == FabricUse::Auto,
+        reads: match settings.ofi_reads() {
+            OfiReads::On => Some(true),
+            OfiReads::Off => Some(false),
+            _ => None,
+        },
+        timeout: settings.tcp().timeout,
+    }
+}
+
 /// What connections over the network of this name take. `None`: this build of limic does not have
 /// it.
 #[doc(hidden)]
 #[must_use]
-pub fn limits(name: &str) -> Option<Limits> {
+pub fn limits(settings: &Settings, name: &str) -> Option<Limits> {
     match name {
         "tcp" => Some(limic_tcp::TcpFabric::LIMITS),
-        "ofi" => Some(limic_libfabric::OfiFabric::LIMITS),
+        // Where there is no provider, it is as if there were one without reads.
+        "ofi" => Some(match limic_libfabric::found(&ofi_settings(settings)) {
+            Ok(found) => found.limits,
+            Err(_) => limic_libfabric::OfiFabric::LIMITS,
+        }),
         #[cfg(feature = "ibverbs")]
         "verbs" => {
             use limic_ibverbs::fabric::FabricSettings;

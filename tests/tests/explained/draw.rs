@@ -1,7 +1,7 @@
 //! Pairs and messages, as a seed draws them.
 
 use limic::networks::limits;
-use limic::settings::{FabricUse, LineLatency, Path, PathSet, Settings, SettingsBuilder};
+use limic::settings::{FabricUse, LineLatency, OfiReads, Path, PathSet, Settings, SettingsBuilder};
 use limic_policy::{
     Capabilities, History, INLINE_CAPACITY, Locality, Question, Receiver, ReceiverPace, SendMemory,
 };
@@ -85,8 +85,10 @@ pub(super) fn capabilities(settings: &Settings, locality: Locality) -> Capabilit
 
 /// A pair over a network, and a message.
 pub(super) fn over(random: &mut Random, network: &str, only: FabricUse) -> (Settings, Question) {
-    let settings = settings().fabric(only).build().expect("settings");
-    let limits = limits(network).expect("a network of this build");
+    let reads = [OfiReads::On, OfiReads::Off][random.below(2) as usize];
+    let settings = settings().fabric(only).ofi_reads(reads).build();
+    let settings = settings.expect("settings");
+    let limits = limits(&settings, network).expect("a network of this build");
     (settings, draw_message(random, Receiver::Network(limits)))
 }
 

@@ -109,7 +109,7 @@ fn receiver(
     let receiver = match to {
         "kernel" => Receiver::Module,
         "tcp" | "ofi" | "verbs" => {
-            Receiver::Network(networks::limits(to).ok_or(WhyError::NotBuilt)?)
+            Receiver::Network(networks::limits(settings, to).ok_or(WhyError::NotBuilt)?)
         }
         _ => {
             let locality = to.parse();

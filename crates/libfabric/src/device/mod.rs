@@ -1,10 +1,12 @@
 //! An endpoint of libfabric, with what it needs: all calls of C are here.
 
+mod memory;
 mod opening;
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_int};
 use core::mem::{ManuallyDrop, zeroed};
 use core::ptr::null_mut;
+use std::collections::HashSet;
 use std::os::fd::{BorrowedFd, RawFd};
 
 use limic_fabric::Part;
@@ -12,17 +14,22 @@ use limic_ofi_abi::endpoint::fid_ep;
 use limic_ofi_abi::entries::{fi_cq_err_entry, fi_cq_msg_entry};
 use limic_ofi_abi::errno::FI_EAVAIL;
 use limic_ofi_abi::objects::{fid_av, fid_cq, fid_domain, fid_fabric, fid_mr};
-use limic_ofi_abi::{
-    FI_ADDR_UNSPEC, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_PROGRESS_AUTO, FI_RECV, FI_SEND, fi_addr_t,
-};
+use limic_ofi_abi::{FI_ADDR_UNSPEC, FI_MR_LOCAL, FI_PROGRESS_AUTO, FI_RECV, FI_SEND, fi_addr_t};
 
 use crate::library::Functions;
 use crate::packet::PACKET;
-use crate::pool::{Pool, Slot};
+use crate::pool::{Operation, Pool, Slot};
 use crate::provider::{Info, name_of};
 
+pub(crate) use self::memory::{Registration, Remote};
+
+/// Why nothing is posted any more.
+const CLOSED: &str = "the endpoint of libfabric was closed";
+
 /// Completions that are read at once.
-pub(crate) const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 16;
+/// Room for these.
+pub(crate) const ROOM: [Ended; AT_ONCE] = [(Operation::Packet(0), 0); AT_ONCE];
 
 /// What became of a post.
 pub(crate) enum Posted {
@@ -37,14 +44,21 @@ pub(crate) enum Looked {
     Nothing,
     /// So many operations have ended well.
     Ended(usize),
-    /// One has failed, whose packet this is if it is known.
-    Failed(Option<Slot>, String),
+    /// One has failed, which it is if that is known.
+    Failed(Option<Operation>, Failure),
     /// The queue itself has.
     Broken(String),
 }
 
-/// An operation that has ended well: its packet, and the bytes that came.
-pub(crate) type Ended = (Slot, usize);
+/// An operation that has ended well, and the bytes that came.
+pub(crate) type Ended = (Operation, usize);
+
+/// Why an operation has failed.
+pub(crate) struct Failure {
+    /// The number of the error.
+    pub(crate) error: c_int,
+    pub(crate) why: String,
+}
 
 /// An endpoint of libfabric.
 pub(crate) struct Device {
@@ -60,7 +74,8 @@ pub(crate) struct Device {
     name_len: usize,
     kind: u8,
     pub(crate) part: Part,
-    registered: u64,
+    /// What is registered, which is closed before the domain is.
+    registered: HashSet<*mut fid_mr>,
     pub(crate) pool: ManuallyDrop<Pool>,
 }
 
@@ -87,6 +102,10 @@ impl Device {
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: the queue's, which is open as long.
         self.wait.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
+    }
+
+    fn open_endpoint(&self) -> Option<*mut fid_ep> {
+        (!self.endpoint.is_null()).then_some(self.endpoint)
     }
 
     /// Whether a sleeper is woken by the descriptor. False: there is something already.
@@ -132,19 +151,17 @@ impl Device {
     /// # Errors
     /// Memory cannot be registered.
     pub(crate) fn take(&mut self) -> Result<Slot, String> {
-        // SAFETY: libfabric gives all parts.
-        let mode = unsafe { (*self.info.get().domain_attr).mr_mode };
-        let (domain, functions) = (self.domain, self.functions);
-        let registered = &mut self.registered;
-        self.pool.take(|start, len| {
-            if mode & FI_MR_LOCAL == 0 {
-                return Ok((null_mut(), null_mut()));
+        let mut pool = core::mem::take(&mut *self.pool);
+        let taken = pool.take(|start, len| {
+            if self.info.memory_mode() & FI_MR_LOCAL == 0 {
+                return Ok(null_mut());
             }
-            *registered += u64::from(mode & FI_MR_PROV_KEY == 0);
-            // SAFETY: the domain is open, and the pool's memory stays until it is closed.
-            let made = unsafe { register(domain, start, len, *registered) };
-            made.map_err(|error| format!("fi_mr_reg: {} (ulimit -l?)", functions.text(error)))
-        })
+            // SAFETY: the pool's memory stays until all registrations are closed.
+            let made = unsafe { self.register(start, len, FI_SEND | FI_RECV) }?;
+            Ok(made.description())
+        });
+        *self.pool = pool;
+        taken
     }
 
     fn posted(&self, result: isize) -> Posted {
@@ -157,14 +174,17 @@ impl Device {
 
     /// Gives a packet, which is the caller's, to be filled by who sends one.
     pub(crate) fn post_receive(&mut self, slot: Slot) -> Posted {
+        let Some(endpoint) = self.open_endpoint() else {
+            return Posted::Failed(CLOSED.to_owned());
+        };
         // SAFETY: the endpoint is open. The packet is the provider's until its completion, and
         // lives until the endpoint is closed.
         let result = unsafe {
-            let recv = (*(*self.endpoint).msg).recv;
-            let (room, context) = (self.pool.start(slot), self.pool.context(slot));
-            let about = self.pool.description(slot);
+            let recv = (*(*endpoint).msg).recv;
+            let context = self.pool.context(Operation::Packet(slot));
+            let (room, about) = (self.pool.start(slot), self.pool.description(slot));
             recv(
-                self.endpoint,
+                endpoint,
                 room.cast(),
                 PACKET,
                 about,
@@ -178,25 +198,25 @@ impl Device {
     /// Sends the first bytes of a packet, which is the caller's. Not posted, it stays that.
     pub(crate) fn post_send(&mut self, slot: Slot, len: usize, to: fi_addr_t) -> Posted {
         debug_assert!(len <= PACKET, "the packet's own");
+        let Some(endpoint) = self.open_endpoint() else {
+            return Posted::Failed(CLOSED.to_owned());
+        };
         // SAFETY: as above; the address is one of the vector.
         let result = unsafe {
-            let send = (*(*self.endpoint).msg).send;
-            let (start, context) = (self.pool.start(slot), self.pool.context(slot));
-            let about = self.pool.description(slot);
-            send(
-                self.endpoint,
-                start.cast_const().cast(),
-                len,
-                about,
-                to,
-                context,
-            )
+            let send = (*(*endpoint).msg).send;
+            let context = self.pool.context(Operation::Packet(slot));
+            let (start, about) = (self.pool.start(slot), self.pool.description(slot));
+            send(endpoint, start.cast_const().cast(), len, about, to, context)
         };
         self.posted(result)
     }
 
     /// Reads the completion queue, and moves on what is under way.
     pub(crate) fn look(&mut self, ended: &mut [Ended; AT_ONCE]) -> Looked {
+        // Without its endpoint, a provider need not know any more what is in the queue.
+        if self.endpoint.is_null() {
+            return Looked::Nothing;
+        }
         let nothing = fi_cq_msg_entry {
             op_context: null_mut(),
             flags: 0,
@@ -217,8 +237,8 @@ impl Device {
         };
         let mut known = 0;
         for entry in entries.iter().take(count) {
-            if let Some(slot) = self.pool.slot(entry.op_context) {
-                ended[known] = (slot, entry.len);
+            if let Some(operation) = self.pool.operation(entry.op_context) {
+                ended[known] = (operation, entry.len);
                 known += 1;
             }
         }
@@ -245,29 +265,11 @@ impl Device {
                     why = format!("{why}: {text}");
                 }
             }
-            Looked::Failed(self.pool.slot(entry.op_context), why)
-        }
-    }
-}
-
-/// Makes memory known to a provider, for packets; gives the registration and what describes it.
-///
-/// # Safety
-/// The domain is open, and the memory stays until the registration is closed.
-unsafe fn register(
-    domain: *mut fid_domain,
-    start: *mut u8,
-    len: usize,
-    key: u64,
-) -> Result<(*mut fid_mr, *mut c_void), c_int> {
-    let mut made: *mut fid_mr = null_mut();
-    // SAFETY: the caller's promise.
-    unsafe {
-        let (own, start) = (&raw mut (*domain).fid, start.cast_const().cast());
-        let (access, into) = (FI_SEND | FI_RECV, &raw mut made);
-        match ((*(*domain).mr).reg)(own, start, len, access, 0, key, 0, into, null_mut()) {
-            0 => Ok((made, (*made).mem_desc)),
-            error => Err(error.saturating_neg()),
+            let error = entry.err;
+            Looked::Failed(
+                self.pool.operation(entry.op_context),
+                Failure { error, why },
+            )
         }
     }
 }
@@ -275,25 +277,5 @@ unsafe fn register(
 impl core::fmt::Debug for Device {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Device({}, {:?})", self.info.provider(), self.pool)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The providers that tests have do not ask for it.
-    #[test]
-    fn memory_can_be_registered() {
-        let Ok(device) = Device::open(Some("tcp"), false) else {
-            return println!("SKIPPED: no libfabric");
-        };
-        let mut memory = vec![0_u8; PACKET];
-        // SAFETY: the domain is open, and the memory lasts longer than the registration.
-        unsafe {
-            let made = register(device.domain, memory.as_mut_ptr(), PACKET, 1);
-            let (made, _) = made.expect("memory");
-            assert!(opening::close(made));
-        }
     }
 }

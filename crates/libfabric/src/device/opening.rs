@@ -1,29 +1,30 @@
 //! The objects of an endpoint of libfabric are opened, and closed.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use core::mem::{ManuallyDrop, zeroed};
 use core::ptr::null_mut;
+use std::collections::HashSet;
 
 use limic_ofi_abi::entries::{fi_av_attr, fi_cq_attr};
 use limic_ofi_abi::{
-    FI_AV_TABLE, FI_AV_UNSPEC, FI_CQ_FORMAT_MSG, FI_RECV, FI_SEND, FI_WAIT_FD, FI_WAIT_NONE,
-    command, fid,
+    FI_AV_TABLE, FI_AV_UNSPEC, FI_CQ_FORMAT_MSG, FI_MR_ENDPOINT, FI_RECV, FI_SEND, FI_WAIT_FD,
+    FI_WAIT_NONE, command, fid,
 };
 
 use super::Device;
-use crate::fabric::OfiError;
 use crate::library::Functions;
 use crate::provider::{Info, nothing, part_of};
+use crate::settings::{OfiError, OfiSettings};
 
 impl Device {
     /// Opens an endpoint of the first provider that serves and can be opened.
     ///
     /// # Errors
     /// Says what is in the way, of the first one.
-    pub(crate) fn open(name: Option<&str>, adapters: bool) -> Result<Self, OfiError> {
+    pub(crate) fn open(settings: &OfiSettings) -> Result<Self, OfiError> {
         let functions = Functions::load().map_err(OfiError::Nothing)?;
         let mut failed = None;
-        for info in Info::all(functions, name, adapters)? {
+        for info in Info::all(functions, settings)? {
             match Self::open_one(functions, info) {
                 Ok(device) => return Ok(device),
                 Err(why) => {
@@ -32,7 +33,7 @@ impl Device {
                 }
             }
         }
-        Err(failed.map_or_else(|| nothing(name), OfiError::Failed))
+        Err(failed.map_or_else(|| nothing(settings.provider.as_deref()), OfiError::Failed))
     }
 
     fn open_one(functions: Functions, info: Info) -> Result<Self, String> {
@@ -50,7 +51,7 @@ impl Device {
             wait: None,
             name_len: 0,
             part,
-            registered: 0,
+            registered: HashSet::new(),
             pool: ManuallyDrop::default(),
         };
         let provider = device.info.provider();
@@ -155,18 +156,39 @@ pub(super) unsafe fn close<T>(object: *mut T) -> bool {
     object.is_null() || unsafe { ((*(*object).ops).close)(object) == 0 }
 }
 
+impl Device {
+    /// Ends all that the endpoint does: nothing of it touches memory afterwards. False: it stays.
+    pub(crate) fn close_endpoint(&mut self) -> bool {
+        // An endpoint that memory is bound to stays open for it.
+        if self.info.memory_mode() & FI_MR_ENDPOINT != 0 {
+            self.close_registrations();
+        }
+        // SAFETY: open or null, and not used any more.
+        let closed = unsafe { close(self.endpoint) };
+        if closed {
+            self.endpoint = null_mut();
+        }
+        closed
+    }
+
+    fn close_registrations(&mut self) -> bool {
+        // SAFETY: each is open, and not used any more.
+        self.registered.retain(|one| unsafe { !close(*one) });
+        self.registered.is_empty()
+    }
+}
+
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: in the order in which one needs the other, and not used any more. The pool goes
-        // last, and stays if an endpoint stays that may write there.
+        // In the order in which one needs the other. The pool goes last, and stays if an endpoint
+        // stays that may write there.
+        if !self.close_endpoint() {
+            return;
+        }
+        // SAFETY: not used any more.
         unsafe {
-            let closed = close(self.endpoint);
-            let of_memory: Vec<*mut c_void> =
-                self.pool.registrations().map(|one| one.cast()).collect();
-            let mut all = closed && close(self.queue) && close(self.vector);
-            for one in of_memory {
-                all &= close(one);
-            }
+            let mut all = close(self.queue) && close(self.vector);
+            all &= self.close_registrations();
             if all && close(self.domain) {
                 close(self.fabric);
                 ManuallyDrop::drop(&mut self.pool);

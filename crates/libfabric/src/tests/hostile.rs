@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use limic_fabric::{ConnectionFailure, Fabric, Form};
 
-use super::{Side, WATCHDOG, pair, polls, secret, until};
-use crate::device::{AT_ONCE, Device, Looked, Posted};
+use super::{Side, WATCHDOG, pair, patient, polls, secret, settings, until};
+use crate::device::{Device, Looked, Posted, ROOM};
 use crate::packet::{Greeting, HEADER, Header, Kind};
 
 /// Somebody who knows where an endpoint is, and sends what they like.
@@ -16,7 +16,7 @@ struct Stranger {
 
 impl Stranger {
     fn at(side: &Side) -> Self {
-        let mut device = Device::open(Some("tcp"), false).expect("as the others");
+        let mut device = Device::open(&settings(patient())).expect("as the others");
         let part = side.fabric.part();
         let name = device.name_at(part.place()).expect("of this provider");
         let to = device.insert(&name).expect("an address");
@@ -39,7 +39,7 @@ impl Stranger {
     }
 
     fn look(&mut self) {
-        let looked = self.device.look(&mut [(0, 0); AT_ONCE]);
+        let looked = self.device.look(&mut { ROOM });
         assert!(matches!(looked, Looked::Nothing | Looked::Ended(_)));
     }
 }

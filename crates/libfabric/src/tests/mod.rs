@@ -1,15 +1,19 @@
 //! Endpoints over libfabric's TCP, which is there wherever libfabric is.
 
 mod hostile;
+mod reads;
 mod silent;
 
 use core::time::Duration;
 use std::time::Instant;
 
-use limic_fabric::{ConnectionFailure, ConnectionId, Event, Fabric, Form, Inbox, SendRefused};
+use limic_fabric::{
+    ConnectionFailure, ConnectionId, Event, Fabric, Form, Inbox, SendRefused, TransferError,
+};
 
-use crate::fabric::{OfiError, OfiFabric, OfiSettings};
+use crate::fabric::OfiFabric;
 use crate::packet::LONGEST;
+use crate::settings::{OfiError, OfiSettings};
 
 const WATCHDOG: Duration = Duration::from_secs(60);
 
@@ -21,17 +25,14 @@ struct Side {
     failed: Vec<(ConnectionId, ConnectionFailure)>,
     /// Tag and payload.
     came: Vec<(u64, Vec<u8>)>,
+    /// Token and end of a read.
+    read: Vec<(u64, Result<(), TransferError>)>,
 }
 
 impl Side {
     /// `None`: this machine has no libfabric.
     fn open(id: u64, timeout: Duration) -> Option<Self> {
-        let settings = OfiSettings {
-            provider: Some("tcp".to_owned()),
-            timeout,
-            ..OfiSettings::default()
-        };
-        match OfiFabric::open(&settings, id, secret(id)) {
+        match OfiFabric::open(&settings(timeout), id, secret(id)) {
             Ok(mut fabric) => {
                 fabric.set_hello(format!("I am {id}").into_bytes());
                 Some(Self {
@@ -40,6 +41,7 @@ impl Side {
                     connected: Vec::new(),
                     failed: Vec::new(),
                     came: Vec::new(),
+                    read: Vec::new(),
                 })
             }
             Err(why) => {
@@ -72,6 +74,7 @@ impl Side {
                 self.came
                     .extend(messages.map(|(form, bytes)| (form.tag, bytes.to_vec())));
             }
+            Some(Event::Transferred { token, result }) => self.read.push((token, result)),
             _ => {}
         }
     }
@@ -88,6 +91,15 @@ impl Side {
         let (kind, len) = (1, len as u32);
         let fill = &mut |room: &mut [u8]| room.fill(tag as u8);
         self.fabric.send(to, Form { kind, tag, len }, fill)
+    }
+}
+
+fn settings(timeout: Duration) -> OfiSettings {
+    OfiSettings {
+        provider: Some("tcp".to_owned()),
+        reads: Some(true),
+        timeout,
+        ..OfiSettings::default()
     }
 }
 

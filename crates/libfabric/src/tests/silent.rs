@@ -6,7 +6,7 @@ use std::time::Instant;
 use limic_fabric::{ConnectionFailure, Fabric};
 
 use super::{Side, WATCHDOG, meet, pair, pair_within, polls, secret, two, until};
-use crate::device::AT_ONCE;
+use crate::device::ROOM;
 use crate::packet::LONGEST;
 
 /// A peer that does not look has its share of packets, and others are not kept waiting by it.
@@ -141,7 +141,7 @@ fn a_peer_that_ends_before_it_answers_is_noticed() {
     let start = Instant::now();
     while !is_out(&a) {
         a.poll();
-        let _ = b.fabric.device.look(&mut [(0, 0); AT_ONCE]);
+        let _ = b.fabric.device.look(&mut { ROOM });
         assert!(start.elapsed() < WATCHDOG, "nothing goes");
     }
     drop(b);

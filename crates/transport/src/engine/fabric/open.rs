@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use limic_fabric::{Fabric, Provider};
-use limic_libfabric::{OfiError, OfiFabric, OfiSettings};
+use limic_libfabric::{OfiError, OfiFabric};
 use limic_tcp::{TcpFabric, TcpSettings};
 
-use crate::networks::ofi_serves;
+use crate::networks::{ofi_serves, ofi_settings};
 use crate::settings::{FabricUse, Settings};
 use crate::{Address, Error, Result};
 
@@ -52,12 +52,7 @@ fn ofi(settings: &Settings, address: &Address, has_verbs: bool) -> OpenedFabric 
             return Err("libfabric has no provider for this machine's adapter".to_owned());
         }
     }
-    let wanted = OfiSettings {
-        provider: settings.ofi_provider().map(str::to_owned),
-        adapters: unasked,
-        timeout: settings.tcp().timeout,
-    };
-    match OfiFabric::open(&wanted, address.id, address.secret) {
+    match OfiFabric::open(&ofi_settings(settings), address.id, address.secret) {
         Ok(fabric) => Ok(Box::new(fabric)),
         Err(why) => {
             if unasked && matches!(why, OfiError::Nothing(_)) {
