@@ -72,13 +72,15 @@ impl Functions {
     pub(crate) unsafe fn getinfo(
         &self,
         version: u32,
+        flags: u64,
         hints: *const fi_info,
     ) -> Result<*mut fi_info, c_int> {
         let mut list = core::ptr::null_mut();
         let nothing = core::ptr::null();
         ASKING.set(true);
         // SAFETY: the caller's promise.
-        let result = unsafe { (self.getinfo)(version, nothing, nothing, 0, hints, &raw mut list) };
+        let result =
+            unsafe { (self.getinfo)(version, nothing, nothing, flags, hints, &raw mut list) };
         ASKING.set(false);
         if result == 0 { Ok(list) } else { Err(-result) }
     }

@@ -47,6 +47,25 @@ const BY_NAME: [&str; 8] = [
     "sockets",
 ];
 
+/// How libfabric's layers ask it for providers that `FI_PROVIDER` hides from programs. A version
+/// that does not know it goes on hiding them. Layers do not open them all the same.
+const HIDDEN: u64 = 1 << 60;
+
+/// Whether `FI_PROVIDER` is there to put an MPI on limic: it is not meant for limic itself.
+fn is_for_limic(filter: &str) -> bool {
+    let mut names = filter.split(',').map(str::trim);
+    names.all(|name| name.eq_ignore_ascii_case("limic"))
+}
+
+/// How libfabric is asked.
+fn flags() -> u64 {
+    let filter = std::env::var("FI_PROVIDER");
+    match filter.is_ok_and(|filter| is_for_limic(&filter)) {
+        true => HIDDEN,
+        false => 0,
+    }
+}
+
 /// An adapter of this machine that libfabric may serve, as the kernel names it.
 #[must_use]
 pub fn adapter() -> Option<String> {
@@ -141,7 +160,7 @@ impl Info {
             if let Some(name) = name.and_then(|name| CString::new(name).ok()) {
                 (*(*hints).fabric_attr).prov_name = libc::strdup(name.as_ptr());
             }
-            functions.getinfo(VERSION, hints)
+            functions.getinfo(VERSION, flags(), hints)
         };
         let list = match list {
             Ok(info) => Self::of(functions, info),
@@ -208,7 +227,7 @@ impl Info {
         let fits = unsafe {
             (*info.ep_attr).max_msg_size >= PACKET && (*info.ep_attr).msg_prefix_size == 0
         };
-        chosen && fits
+        chosen && fits && (flags() != HIDDEN || !provider.contains(';'))
     }
 
     /// Whether both are of one provider, over one device, and name endpoints in one way.
@@ -334,6 +353,12 @@ pub(crate) fn name_of(place: &[u8], kind: u8, len: usize) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_filter_is_for_limic_if_it_names_nothing_else() {
+        let found = ["limic", " Limic ", "limic,tcp", "^limic", "tcp", ""].map(is_for_limic);
+        assert_eq!(found, [true, true, false, false, false, false]);
+    }
 
     #[test]
     fn names_come_back_with_their_zeros() {

@@ -307,3 +307,29 @@ fn a_provider_that_is_not_there_is_named() {
     assert!(open("none").contains("libfabric"));
     assert!(open("limic").contains("libfabric"), "it never finds itself");
 }
+
+/// libfabric reads `FI_PROVIDER` once for a process, so another one is started with it.
+#[test]
+fn a_filter_that_puts_an_mpi_on_limic_hides_no_provider_from_limic() {
+    let Some(side) = Side::open(1, patient()) else {
+        return;
+    };
+    let provider = side.fabric.device.info.provider();
+    if provider.contains(';') {
+        return println!("SKIPPED: {provider} has a layer, which does not open what is hidden");
+    }
+    let this = std::env::current_exe().expect("a path");
+    let name = "tests::who_shows_the_secret_is_let_in_and_both_learn_of_each_other";
+    let mut other = std::process::Command::new(this);
+    other.args(["--exact", name, "--nocapture"]);
+    let output = other
+        .env("FI_PROVIDER", "limic")
+        .output()
+        .expect("a process");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+    assert!(!text.contains("SKIPPED"), "{text}");
+}
