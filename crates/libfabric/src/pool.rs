@@ -63,19 +63,9 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// A packet of one's own. `register` makes memory known to the provider, and gives what
-    /// describes it.
-    ///
-    /// # Errors
-    /// Memory cannot be registered.
-    pub(crate) fn take(
-        &mut self,
-        register: impl FnOnce(*mut u8, usize) -> Result<*mut c_void, String>,
-    ) -> Result<Slot, String> {
-        if self.free.is_empty() {
-            self.grow(register)?;
-        }
-        self.free.pop().ok_or_else(|| "no packets".to_owned())
+    /// A packet of one's own. `None`: none is free.
+    pub(crate) fn take(&mut self) -> Option<Slot> {
+        self.free.pop()
     }
 
     /// A packet is nobody's.
@@ -83,14 +73,10 @@ impl Pool {
         self.free.push(slot);
     }
 
-    fn grow(
-        &mut self,
-        register: impl FnOnce(*mut u8, usize) -> Result<*mut c_void, String>,
-    ) -> Result<(), String> {
-        let memory = Memory::new()?;
+    /// Adds packets in memory that the provider knows by this.
+    pub(crate) fn add(&mut self, memory: Memory, description: *mut c_void) {
         let first = (self.stretches.len() * TOGETHER) as Slot;
         let slots = first..first + TOGETHER as Slot;
-        let description = register(memory.0, BYTES)?;
         let context = |slot| Context::new(Operation::Packet(slot));
         self.stretches.push(Stretch {
             memory,
@@ -98,7 +84,6 @@ impl Pool {
             description,
         });
         self.free.extend(slots.rev());
-        Ok(())
     }
 
     /// The room of a packet that is one's own.
@@ -228,11 +213,13 @@ impl core::fmt::Debug for Pool {
 }
 
 /// The memory of a stretch, which is a mapping of its own.
-struct Memory(*mut u8);
+pub(crate) struct Memory(*mut u8);
 
 impl Memory {
+    /// # Errors
+    /// There is none.
     #[expect(unsafe_code, reason = "memory that a provider reads and writes")]
-    fn new() -> Result<Self, String> {
+    pub(crate) fn new() -> Result<Self, String> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel picks.
         let start = unsafe { mmap_anonymous(null_mut(), BYTES, rights, MapFlags::PRIVATE) };
@@ -242,6 +229,11 @@ impl Memory {
         // SAFETY: the mapping made above.
         let _ = unsafe { madvise(start, BYTES, Advice::LinuxDontFork) };
         Ok(Self(start.cast()))
+    }
+
+    /// Where it begins, and its bytes.
+    pub(crate) fn range(&self) -> (*mut u8, usize) {
+        (self.0, BYTES)
     }
 }
 

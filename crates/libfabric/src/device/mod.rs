@@ -18,7 +18,7 @@ use limic_ofi_abi::{FI_ADDR_UNSPEC, FI_MR_LOCAL, FI_PROGRESS_AUTO, FI_RECV, FI_S
 
 use crate::library::Functions;
 use crate::packet::PACKET;
-use crate::pool::{Operation, Pool, Slot};
+use crate::pool::{Memory, Operation, Pool, Slot};
 use crate::provider::{Info, name_of};
 
 pub(crate) use self::memory::{Registration, Remote};
@@ -149,19 +149,23 @@ impl Device {
     /// A packet of one's own.
     ///
     /// # Errors
-    /// Memory cannot be registered.
+    /// There is no memory, or it cannot be registered.
     pub(crate) fn take(&mut self) -> Result<Slot, String> {
-        let mut pool = core::mem::take(&mut *self.pool);
-        let taken = pool.take(|start, len| {
-            if self.info.memory_mode() & FI_MR_LOCAL == 0 {
-                return Ok(null_mut());
+        if let Some(slot) = self.pool.take() {
+            return Ok(slot);
+        }
+        let memory = Memory::new()?;
+        let description = match self.info.memory_mode() & FI_MR_LOCAL {
+            0 => null_mut(),
+            _ => {
+                let (start, len) = memory.range();
+                // SAFETY: the pool's memory stays until all registrations are closed.
+                let made = unsafe { self.register(start, len, FI_SEND | FI_RECV) }?;
+                made.description()
             }
-            // SAFETY: the pool's memory stays until all registrations are closed.
-            let made = unsafe { self.register(start, len, FI_SEND | FI_RECV) }?;
-            Ok(made.description())
-        });
-        *self.pool = pool;
-        taken
+        };
+        self.pool.add(memory, description);
+        self.pool.take().ok_or_else(|| "no packets".to_owned())
     }
 
     fn posted(&self, result: isize) -> Posted {
