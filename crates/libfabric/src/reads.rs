@@ -332,13 +332,23 @@ impl OfiFabric {
         }
     }
 
+    /// Nothing writes memory of reads any more: the endpoint is closed, if there are any. It is not
+    /// closed again if that fails, since it may be half gone.
+    fn stop_reads(&mut self) {
+        if self.reads.posted == 0 || self.device.close_endpoint() {
+            return;
+        }
+        // The memory is the callers' from here on, who may borrow it to others, or unmap it.
+        let text = b"limic: libfabric cannot close an endpoint that reads into memory: ended\n";
+        let _ = rustix::io::write(std::io::stderr(), text);
+        std::process::abort();
+    }
+
     /// Reads that do not end otherwise end with the endpoint, and so does all else.
     fn close_endpoint(&mut self) {
         let why = "a read could not be ended otherwise than with the whole endpoint of libfabric";
         tracing::warn!("{why}: all its connections are over");
-        if !self.device.close_endpoint() {
-            tracing::error!("fi_close of the endpoint has failed: it may go on with its reads");
-        }
+        self.stop_reads();
         for read in core::mem::take(&mut self.reads).all.iter().flatten() {
             self.dismiss(read);
         }
@@ -350,6 +360,12 @@ impl OfiFabric {
         for number in all {
             self.lose(number, why.to_owned());
         }
+    }
+}
+
+impl Drop for OfiFabric {
+    fn drop(&mut self) {
+        self.stop_reads();
     }
 }
 
