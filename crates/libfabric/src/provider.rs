@@ -31,8 +31,9 @@ const SHORTEST_PART: usize = 1 << 20;
 const ADAPTERS: [&str; 6] = ["efa", "cxi", "opx", "psm3", "psm2", "verbs;ofi_rxm"];
 
 /// Those whose adapters read by themselves. Elsewhere the process whose memory is read has to look,
-/// copies as for packets, and may go on with that after the memory was withdrawn.
-const READ_BY_ADAPTERS: [&str; 3] = ["efa", "cxi", "verbs;ofi_rxm"];
+/// copies as for packets, and may go on with that after the memory was withdrawn. Some adapters of
+/// efa read by themselves; for the others the provider does it in this way.
+const READ_BY_ADAPTERS: [&str; 2] = ["cxi", "verbs;ofi_rxm"];
 
 /// Used only by name: limic itself, one machine only, no network of its own, or datagrams that are
 /// made reliable in software.
