@@ -48,8 +48,8 @@ const BY_NAME: [&str; 8] = [
     "sockets",
 ];
 
-/// How libfabric's layers ask it for providers that `FI_PROVIDER` hides from programs. A version
-/// that does not know it goes on hiding them. Layers do not open them all the same.
+/// How libfabric's layers ask it for providers that `FI_PROVIDER` hides from programs. It is older
+/// than [`VERSION`], so each version that serves has it. Layers do not open them all the same.
 const HIDDEN: u64 = 1 << 60;
 
 /// Whether `FI_PROVIDER` is there to put an MPI on limic: it is not meant for limic itself.
