@@ -143,6 +143,24 @@ fn reads_that_are_given_up_touch_nothing() {
     assert!(a.read.is_empty());
 }
 
+/// An endpoint that goes in mid-read leaves the room alone, which is the caller's again.
+#[test]
+fn an_endpoint_that_goes_has_no_reads() {
+    let Some((mut a, there, mut b, _)) = pair() else {
+        return;
+    };
+    let bytes = pattern(LEN);
+    let remote = b.offer(1, &bytes);
+    let mut room = vec![0_u8; LEN];
+    a.read_into(there, remote, &mut room, 1);
+    polls(&mut [&mut a], 10);
+    assert!(a.fabric.reads.posted() > 0);
+    drop(a);
+    room.fill(9);
+    polls(&mut [&mut b], 1000);
+    assert!(room.iter().all(|byte| *byte == 9));
+}
+
 /// Who does not look is waited for, and its reads do not keep others from theirs.
 #[test]
 fn reads_of_a_peer_that_computes_wait_and_others_go_on() {
