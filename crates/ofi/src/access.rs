@@ -10,7 +10,7 @@ use crate::call::{Bytes, CallFlags, IOV_LIMIT, append};
 use crate::endpoint::Endpoint;
 use crate::errors::{errno_of, reported};
 use crate::memory_region::limic_key;
-use crate::node::{Node, Spare, mark};
+use crate::node::{Node, Spare, give_back, mark};
 use crate::progress::{kind, name_of};
 use crate::send::Of;
 use limic_ofi_abi::endpoint::{fi_msg_rma, fi_rma_iov};
@@ -142,7 +142,7 @@ impl Endpoint {
                         self.watch_copy(id, bytes, Of::Operation(node));
                     }
                     Err(errno) => {
-                        self.domain.pool.give_back(node);
+                        give_back(node);
                         return Err(errno);
                     }
                 }
@@ -249,7 +249,7 @@ impl Endpoint {
             from += piece.len;
             // SAFETY: as above; parts live until they are over.
             unsafe {
-                let part = self.domain.pool.take(core::ptr::null_mut());
+                let part = self.pool.take(core::ptr::null_mut());
                 (*part).whole = whole;
                 (*part).node.flags |= self.mark();
                 match self.access_piece(access, peer, &cut[..count], piece) {
@@ -285,7 +285,7 @@ impl Endpoint {
                 (*whole).flags |= mark::FAILED;
                 (*whole).error = errno;
             }
-            self.domain.pool.give_back(part.cast());
+            give_back(part.cast());
             self.one_part_less(whole);
         }
     }

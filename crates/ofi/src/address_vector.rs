@@ -19,6 +19,7 @@ use crate::ffi_guard;
 use crate::names::Name;
 use crate::object::{self, Head, Object};
 use crate::services;
+use crate::turns::Turns;
 use limic_ofi_abi::entries::fi_av_attr;
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::objects::{fi_ops_av, fid_av, fid_domain};
@@ -29,6 +30,8 @@ use limic_ofi_abi::*;
 pub(crate) struct AddressVector {
     head: Head<fid_av>,
     pub(crate) domain: Arc<Domain>,
+    /// Of data calls about different endpoints, each of which has a turn of its own.
+    turns: Turns,
     /// Whom each position stands for: a service until somebody has asked for it.
     entries: RefCell<Vec<Option<Name>>>,
     /// Positions that nobody has any more.
@@ -45,7 +48,7 @@ unsafe impl Object for AddressVector {
     const CLASS: usize = class::AV;
 }
 
-// SAFETY: touched only in calls that have entered its domain.
+// SAFETY: touched only in its turns, or in those of all objects.
 unsafe impl Send for AddressVector {}
 // SAFETY: as above.
 unsafe impl Sync for AddressVector {}
@@ -69,7 +72,12 @@ static AV_OPS: fi_ops_av = fi_ops_av {
 
 impl AddressVector {
     /// The address at a position; of a service, whoever has it is asked.
-    pub(crate) fn resolved(&self, at: fi_addr_t) -> Result<Address, i32> {
+    pub(crate) fn address(&self, at: fi_addr_t) -> Result<Address, i32> {
+        let _turn = self.turns.part();
+        self.resolved(at)
+    }
+
+    fn resolved(&self, at: fi_addr_t) -> Result<Address, i32> {
         let mut entries = self.entries.borrow_mut();
         let place = usize::try_from(at).ok().and_then(|at| entries.get_mut(at));
         let name = place.and_then(Option::as_mut).ok_or(FI_EINVAL)?;
@@ -87,6 +95,7 @@ impl AddressVector {
 
     /// Where an address stands: first, if it stands at several positions.
     pub(crate) fn position(&self, address: &Address) -> Option<fi_addr_t> {
+        let _turn = self.turns.part();
         let known = || {
             let positions = self.positions.borrow();
             positions.get(&address.to_bytes())?.first().copied()
@@ -198,13 +207,15 @@ pub(crate) unsafe extern "C" fn open(
         if asked.r#type == FI_AV_UNSPEC {
             asked.r#type = FI_AV_TABLE;
         }
+        // SAFETY: a domain of this provider.
+        let domain: Arc<Domain> = unsafe { object::share(domain) };
         let object = Arc::new(AddressVector {
             head: Head::new(fid_av {
                 fid: object::fid_of::<AddressVector>(context, &OPS),
                 ops: &AV_OPS,
             }),
-            // SAFETY: a domain of this provider.
-            domain: unsafe { object::share(domain) },
+            turns: Turns::new(domain.is_serial()),
+            domain,
             free: RefCell::default(),
             unasked: Cell::new(0),
             strangers: RefCell::default(),

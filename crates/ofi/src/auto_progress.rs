@@ -1,7 +1,7 @@
 //! `FI_PROGRESS_AUTO`: a thread that moves messages along while the application does not call.
 //!
 //! There is one only in domains that were opened for it. It sleeps until an endpoint is wanted, and
-//! its turns are data calls, which take the lock there.
+//! its turns are those of data calls, which take locks there.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -81,15 +81,15 @@ fn move_along(domain: &Domain) {
     let Some(auto) = &domain.auto else { return };
     while !auto.over.load(Ordering::Relaxed) {
         auto.wait.heard();
-        let turn = domain.enter();
         let mut quiet = true;
-        domain.for_each_endpoint(|endpoint| {
+        domain.visit_endpoints(|endpoint| {
+            let turn = endpoint.turns.data();
             if endpoint.enabled.get() {
                 endpoint.progress();
                 quiet &= endpoint.arm();
             }
+            turn.found_nothing();
         });
-        drop(turn);
         if quiet {
             auto.wait.sleep(LONGEST);
         }

@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::endpoint::Endpoint;
 use crate::wait::{self, LONGEST, Told, WaitObject};
 
-/// Touched only in calls that have entered the domain of the object.
+/// Touched only in turns of the object, which are those of the endpoints.
 pub(crate) struct Bound {
     /// Each makes progress when the object is read. An endpoint takes itself out before it goes.
     endpoints: RefCell<Vec<*const Endpoint>>,

@@ -20,7 +20,7 @@ use limic_ofi_abi::*;
 /// Most pieces of a buffer.
 pub(crate) const IOV_LIMIT: usize = 8;
 
-/// A call about an endpoint that is in use, in its domain.
+/// A call about an endpoint that is in use, in a turn of it.
 ///
 /// # Safety
 /// `endpoint` is one of this provider.
@@ -32,7 +32,7 @@ pub(crate) unsafe fn with(
     ffi_guard::size(|| {
         // SAFETY: the caller's promise.
         let endpoint: &Endpoint = unsafe { object::object(endpoint) };
-        let _turn = endpoint.domain.enter();
+        let _turn = endpoint.turns.data();
         if !endpoint.enabled.get() {
             return Err(FI_EOPBADSTATE);
         }

@@ -268,7 +268,7 @@ impl Endpoint {
 
     /// A peer has written so many bytes, with data.
     pub(crate) fn was_written(&self, status: &Status, len: usize) {
-        let node: *mut Node = self.domain.pool.take(core::ptr::null_mut()).cast();
+        let node: *mut Node = self.pool.take(core::ptr::null_mut()).cast();
         // SAFETY: the node was just taken, and is in no list.
         unsafe {
             (*node).flags |= FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA | self.mark();

@@ -9,6 +9,7 @@ use crate::bound::Bound;
 use crate::domain::Domain;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
+use crate::turns::{Turn, Turns};
 use crate::wait::{self, Patience, Told, WaitObject};
 use limic_ofi_abi::entries::fi_cntr_attr;
 use limic_ofi_abi::errno::*;
@@ -20,6 +21,7 @@ use limic_ofi_abi::*;
 pub(crate) struct Counter {
     head: Head<fid_cntr>,
     pub(crate) domain: Arc<Domain>,
+    pub(crate) turns: Arc<Turns>,
     pub(crate) value: Cell<u64>,
     pub(crate) errors: Cell<u64>,
     /// What the application has seen of the two.
@@ -33,7 +35,7 @@ unsafe impl Object for Counter {
     const CLASS: usize = class::CNTR;
 }
 
-// SAFETY: touched only in calls that have entered its domain.
+// SAFETY: touched only in its turns, or in those that they are joined to.
 unsafe impl Send for Counter {}
 // SAFETY: as above.
 unsafe impl Sync for Counter {}
@@ -91,6 +93,15 @@ impl Counter {
     pub(crate) fn progress(&self) {
         self.bound.progress();
     }
+
+    /// The application asks what it says.
+    fn ask(&self, turn: &Turn<'_>) {
+        self.progress();
+        if !self.has_news() {
+            turn.found_nothing();
+        }
+        self.seen.set(self.state());
+    }
 }
 
 /// `fi_cntr_open`.
@@ -116,13 +127,15 @@ pub(crate) unsafe extern "C" fn open(
             }
             (wait, kind) = (WaitObject::asked(attr.wait_obj)?, attr.wait_obj);
         }
+        // SAFETY: a domain of this provider.
+        let domain: Arc<Domain> = unsafe { object::share(domain) };
         let object = Arc::new(Counter {
             head: Head::new(fid_cntr {
                 fid: object::fid_of::<Counter>(context, &OPS),
                 ops: &CNTR_OPS,
             }),
-            // SAFETY: a domain of this provider.
-            domain: unsafe { object::share(domain) },
+            turns: domain.new_turns(),
+            domain,
             value: Cell::new(0),
             errors: Cell::new(0),
             seen: Cell::new((0, 0)),
@@ -134,25 +147,28 @@ pub(crate) unsafe extern "C" fn open(
     })
 }
 
-/// A call about a counter, in its domain.
+/// A call about a counter, in a turn of it.
 ///
 /// # Safety
 /// `counter` is one of this provider.
-unsafe fn with<T>(counter: *mut fid_cntr, otherwise: T, body: impl FnOnce(&Counter) -> T) -> T {
+unsafe fn with<T>(
+    counter: *mut fid_cntr,
+    otherwise: T,
+    body: impl FnOnce(&Counter, &Turn<'_>) -> T,
+) -> T {
     ffi_guard::cross(otherwise, || {
         // SAFETY: the caller's promise.
         let counter: &Counter = unsafe { object::object(counter) };
-        let _turn = counter.domain.enter();
-        body(counter)
+        let turn = counter.turns.data();
+        body(counter, &turn)
     })
 }
 
 unsafe extern "C" fn read(counter: *mut fid_cntr) -> u64 {
     // SAFETY: C passes what it was given; so below.
     unsafe {
-        with(counter, 0, |counter| {
-            counter.progress();
-            counter.seen.set(counter.state());
+        with(counter, 0, |counter, turn| {
+            counter.ask(turn);
             counter.value.get()
         })
     }
@@ -161,9 +177,8 @@ unsafe extern "C" fn read(counter: *mut fid_cntr) -> u64 {
 unsafe extern "C" fn readerr(counter: *mut fid_cntr) -> u64 {
     // SAFETY: as above.
     unsafe {
-        with(counter, 0, |counter| {
-            counter.progress();
-            counter.seen.set(counter.state());
+        with(counter, 0, |counter, turn| {
+            counter.ask(turn);
             counter.errors.get()
         })
     }
@@ -172,7 +187,7 @@ unsafe extern "C" fn readerr(counter: *mut fid_cntr) -> u64 {
 unsafe extern "C" fn add(counter: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: as above.
     unsafe {
-        with(counter, -FI_EOTHER, |counter| {
+        with(counter, -FI_EOTHER, |counter, _| {
             counter.value.set(counter.value.get().wrapping_add(value));
             counter.was_set()
         })
@@ -182,7 +197,7 @@ unsafe extern "C" fn add(counter: *mut fid_cntr, value: u64) -> c_int {
 unsafe extern "C" fn set(counter: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: as above.
     unsafe {
-        with(counter, -FI_EOTHER, |counter| {
+        with(counter, -FI_EOTHER, |counter, _| {
             counter.value.set(value);
             counter.was_set()
         })
@@ -192,7 +207,7 @@ unsafe extern "C" fn set(counter: *mut fid_cntr, value: u64) -> c_int {
 unsafe extern "C" fn adderr(counter: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: as above.
     unsafe {
-        with(counter, -FI_EOTHER, |counter| {
+        with(counter, -FI_EOTHER, |counter, _| {
             counter.errors.set(counter.errors.get().wrapping_add(value));
             counter.was_set()
         })
@@ -202,7 +217,7 @@ unsafe extern "C" fn adderr(counter: *mut fid_cntr, value: u64) -> c_int {
 unsafe extern "C" fn seterr(counter: *mut fid_cntr, value: u64) -> c_int {
     // SAFETY: as above.
     unsafe {
-        with(counter, -FI_EOTHER, |counter| {
+        with(counter, -FI_EOTHER, |counter, _| {
             counter.errors.set(value);
             counter.was_set()
         })
@@ -219,12 +234,12 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
         let (mut patience, mut told) = (Patience::new(), Told::new());
         let on_descriptor = counter.bound.has_descriptor();
         let errors = {
-            let _turn = counter.domain.enter();
+            let _turn = counter.turns.data();
             counter.errors.get()
         };
         loop {
             {
-                let _turn = counter.domain.enter();
+                let turn = counter.turns.data();
                 counter.progress();
                 counter.seen.set(counter.state());
                 if counter.value.get() >= threshold {
@@ -237,6 +252,7 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
                     continue;
                 }
                 counter.bound.tell(&mut told, "fi_cntr_wait");
+                turn.found_nothing();
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(FI_ETIMEDOUT);

@@ -2,19 +2,20 @@
 
 use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustix::process::Pid;
 use rustix::thread::sched_getaffinity;
 
+use crate::alone::Alone;
 use crate::auto_progress::AutoProgress;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::memory_region::{self, Region};
-use crate::node::Pool;
 use crate::object::{self, Head, Object};
-use crate::turns::{ControlTurn, Turn, Turns};
+use crate::turns::Turns;
 use crate::{address_vector, atomic, completion_queue, counter, endpoint, ffi_guard, poll_set};
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::info::fi_info;
@@ -25,13 +26,17 @@ use limic_ofi_abi::*;
 #[repr(C)]
 pub(crate) struct Domain {
     head: Head<fid_domain>,
-    /// One is taken in every call about something in the domain.
-    pub(crate) turns: Turns,
+    /// Of all objects, if the application serialises its calls; else of control calls that may
+    /// touch any of them.
+    turns: Arc<Turns>,
+    /// Those of the objects that have their own. Touched in a turn of the domain alone.
+    of_objects: RefCell<Vec<Arc<Turns>>>,
+    /// Of what data calls of different objects share here: the neighbours, and registered memory.
+    pub(crate) shared_turns: Turns,
     /// Moves messages along while nobody calls.
     pub(crate) auto: Option<AutoProgress>,
     pub(crate) fabric: Arc<Fabric>,
-    pub(crate) pool: Pool,
-    /// Endpoints that are open, by number.
+    /// Endpoints that are open, by number. They come and go in turns of the domain alone.
     endpoints: RefCell<Vec<Option<*const Endpoint>>>,
     /// Memory that peers may reach, by key.
     pub(crate) regions: RefCell<HashMap<u64, Arc<Region>>>,
@@ -45,7 +50,7 @@ pub(crate) struct Domain {
     /// CPUs for all of them.
     cpus: u32,
     /// Empty looks at a queue after which a thread gives way to others.
-    patience: Cell<u32>,
+    patience: AtomicU32,
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -53,8 +58,9 @@ unsafe impl Object for Domain {
     const CLASS: usize = class::DOMAIN;
 }
 
-// SAFETY: everything that changes is touched in a turn alone, and two turns exclude each other, by
-// the lock or by the application's promise to serialise its data calls.
+// SAFETY: what changes and is no atomic is touched in turns of the domain, of all objects, or of
+// what is shared; and two turns exclude each other, by the lock or by the application's promise to
+// serialise its data calls.
 unsafe impl Send for Domain {}
 // SAFETY: as above.
 unsafe impl Sync for Domain {}
@@ -85,15 +91,37 @@ const RARELY: u32 = 1024;
 const OFTEN: u32 = 8;
 
 impl Domain {
-    /// Begins a data call about something in the domain.
-    #[inline(always)]
-    pub(crate) fn enter(&self) -> Turn<'_> {
-        self.turns.data()
+    /// The turns of a new object.
+    pub(crate) fn new_turns(&self) -> Arc<Turns> {
+        if self.is_serial() {
+            return Arc::clone(&self.turns);
+        }
+        let turns = Arc::new(Turns::new(false));
+        let _turn = self.turns.control();
+        let mut of_objects = self.of_objects.borrow_mut();
+        // Those whose objects are gone.
+        of_objects.retain(|turns| Arc::strong_count(turns) > 1);
+        of_objects.push(Arc::clone(&turns));
+        turns
     }
 
-    /// Begins a control call about something in the domain: of any thread, beside any others.
-    pub(crate) fn enter_alone(&self) -> ControlTurn<'_> {
-        self.turns.control()
+    /// Whether data calls take no lock.
+    #[inline(always)]
+    pub(crate) fn is_serial(&self) -> bool {
+        self.turns.is_serial()
+    }
+
+    /// Begins a control call that may touch everything in the domain.
+    pub(crate) fn enter_alone(&self) -> Alone<'_> {
+        let turn = self.turns.control();
+        let of_objects = self.of_objects.borrow();
+        Alone::new(turn, of_objects.iter().map(Arc::clone))
+    }
+
+    /// Calls `each` for all open endpoints, which stay open meanwhile. It takes their turns.
+    pub(crate) fn visit_endpoints(&self, each: impl FnMut(&Endpoint)) {
+        let _turn = self.turns.control();
+        self.for_each_endpoint(each);
     }
 
     /// Gives an endpoint a number.
@@ -126,21 +154,23 @@ impl Domain {
     /// Empty looks at a queue after which a thread gives way to others.
     #[inline(always)]
     pub(crate) fn patience(&self) -> u32 {
-        self.patience.get()
+        self.patience.load(Relaxed)
     }
 
     /// Whether this node has more endpoints than CPUs.
     #[inline(always)]
     pub(crate) fn is_crowded(&self) -> bool {
-        self.patience.get() == OFTEN
+        self.patience() == OFTEN
     }
 
     /// Endpoints of this node have come or gone.
     pub(crate) fn count_neighbours(&self, change: i32) {
+        let _turn = self.shared_turns.part();
         let count = self.neighbours.get().saturating_add_signed(change);
         self.neighbours.set(count);
         let often = count > self.cpus;
-        self.patience.set(if often { OFTEN } else { RARELY });
+        self.patience
+            .store(if often { OFTEN } else { RARELY }, Relaxed);
     }
 }
 
@@ -207,17 +237,19 @@ pub(crate) unsafe extern "C" fn open(
         let moves = attr.is_some_and(|attr| attr.data_progress == FI_PROGRESS_AUTO);
         let auto = moves.then(AutoProgress::new).transpose()?;
         let threading = attr.map_or(FI_THREAD_UNSPEC, |attr| attr.threading);
+        let serial = threading == FI_THREAD_DOMAIN && auto.is_none();
         let object = Arc::new(Domain {
             head: Head::new(fid_domain {
                 fid: object::fid_of::<Domain>(context, &OPS),
                 ops: &DOMAIN_OPS,
                 mr: &memory_region::OPS,
             }),
-            turns: Turns::new(threading == FI_THREAD_DOMAIN && auto.is_none()),
+            turns: Arc::new(Turns::new(serial)),
+            of_objects: RefCell::default(),
+            shared_turns: Turns::new(serial),
             auto,
             // SAFETY: a fabric of this provider.
             fabric: unsafe { object::share(fabric) },
-            pool: Pool::new(),
             endpoints: RefCell::default(),
             regions: RefCell::default(),
             basic_regions: attr.is_some_and(|attr| attr.mr_mode == FI_MR_BASIC),
@@ -225,7 +257,7 @@ pub(crate) unsafe extern "C" fn open(
             text,
             neighbours: Cell::new(0),
             cpus: allowed_cpus(),
-            patience: Cell::new(RARELY),
+            patience: AtomicU32::new(RARELY),
         });
         if let Some(auto) = &object.auto {
             // SAFETY: `close` stops it before the domain goes.

@@ -29,6 +29,7 @@
 
 mod access;
 mod address_vector;
+mod alone;
 mod asked;
 mod atomic;
 mod auto_progress;
@@ -45,6 +46,7 @@ mod endpoint;
 mod errors;
 mod event_queue;
 mod fabric;
+mod favour;
 mod ffi_guard;
 mod hints;
 mod info;

@@ -53,7 +53,7 @@ unsafe impl Object for Region {
     const CLASS: usize = class::MR;
 }
 
-// SAFETY: touched only in calls that have entered its domain; the memory is touched as the
+// SAFETY: what changes is touched only in turns of all objects; the memory is touched as the
 // application allowed.
 unsafe impl Send for Region {}
 // SAFETY: as above.
@@ -137,6 +137,8 @@ impl Domain {
         len: usize,
         access: Access,
     ) -> Result<*mut u8, i32> {
+        // Another endpoint may look here too. Who closes a region has all turns.
+        let _turn = self.shared_turns.part();
         let regions = self.regions.borrow();
         let region = regions.get(&key).ok_or(FI_EKEYREJECTED)?;
         region.part(offset, len, access)

@@ -14,7 +14,7 @@ use limic::raw::{Messages, Posted, RawSliceMut, Requests, Taken};
 use limic::{Outcome, Peer, RequestId, Selector, Tag};
 
 use crate::endpoint::{Endpoint, sort};
-use crate::node::{NO_REQUEST, Node, Spare, mark};
+use crate::node::{NO_REQUEST, Node, Spare, give_back, mark};
 use crate::progress::{kind, name_of, pointer_of};
 use limic_ofi_abi::FI_MULTI_RECV;
 
@@ -98,7 +98,7 @@ impl Endpoint {
         let buffer: *mut Spare = pointer_of(taken.name);
         // SAFETY: named when it was posted, and alive until its last piece is reported.
         let node = unsafe {
-            let node = self.domain.pool.take((*buffer).context).cast::<Node>();
+            let node = self.pool.take((*buffer).context).cast::<Node>();
             (*node).flags |= (*buffer).node.flags & (mark::PUBLIC | mark::SILENT) | self.mark();
             (*node).buf = taken.start.cast();
             (*buffer).pieces += 1;
@@ -182,7 +182,7 @@ impl Endpoint {
             if (*buffer).pieces > 0 {
                 return;
             }
-            let node = self.domain.pool.take((*buffer).context).cast::<Node>();
+            let node = self.pool.take((*buffer).context).cast::<Node>();
             (*node).flags |= (*buffer).node.flags & mark::PUBLIC | FI_MULTI_RECV | self.mark();
             self.forget_multi(buffer);
             self.finish(node, outcome);
@@ -197,6 +197,6 @@ impl Endpoint {
             .buffers
             .retain(|known| *known != buffer);
         // SAFETY: the caller's promise.
-        unsafe { self.domain.pool.give_back(buffer.cast()) };
+        unsafe { give_back(buffer.cast()) };
     }
 }

@@ -3,7 +3,7 @@
 //! An application in the mode `FI_CONTEXT2` lends 64 bytes with each operation that it wants a
 //! completion of. The node lies there: posting and completing allocate nothing. Operations without
 //! such memory (applications that do not know the mode, silent operations, parts of larger ones)
-//! take a spare node from the domain's pool.
+//! take a spare node from the endpoint's pool.
 
 use core::cell::Cell;
 use core::ffi::c_void;
@@ -66,6 +66,8 @@ pub(crate) struct Spare {
     pub(crate) node: Node,
     /// What the application calls the operation.
     pub(crate) context: *mut c_void,
+    /// Where it goes when its operation is over.
+    pool: *const Pool,
     /// Of a multi-receive: its messages that are not reported.
     pub(crate) pieces: u32,
     /// Of a part: the whole, whose `rest` counts the parts that are not over.
@@ -108,7 +110,7 @@ pub(crate) unsafe fn context_of(node: *mut Node) -> *mut c_void {
     }
 }
 
-/// Spare nodes of a domain. They are freed with it.
+/// Spare nodes of an endpoint, where it stays. They are freed with it.
 pub(crate) struct Pool {
     free: Cell<*mut Node>,
     all: Cell<Vec<*mut Spare>>,
@@ -129,6 +131,7 @@ impl Pool {
             let spare = Box::into_raw(Box::new(Spare {
                 node: Node::EMPTY,
                 context,
+                pool: self,
                 pieces: 0,
                 whole: core::ptr::null_mut(),
             }));
@@ -153,53 +156,18 @@ impl Pool {
         spare
     }
 
-    /// Takes back a node if it is a spare one.
-    ///
-    /// # Safety
-    /// Nobody uses the node any more.
-    #[inline(always)]
-    pub(crate) unsafe fn give_back(&self, node: *mut Node) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if (*node).flags & mark::SPARE != 0 {
-                // Free ones have no marks, so none is found or given back again.
-                (*node).flags = 0;
-                (*node).next = self.free.get();
-                self.free.set(node);
-            }
-        }
-    }
-
-    /// Takes back all nodes of an endpoint that is closed: no operation of it is reported any more.
-    pub(crate) fn take_all_back(&self, endpoint: u16) {
-        let all = self.all.take();
-        for spare in &all {
-            // SAFETY: nodes of the pool live as long as it, and nobody uses those of an endpoint
-            // that is gone.
-            unsafe {
-                if (**spare).node.endpoint() == endpoint {
-                    self.give_back(spare.cast());
-                }
-            }
-        }
-        self.all.set(all);
-    }
-
     /// What `pick` gives for the first of the operations that the application calls `context` for
     /// which it gives anything. Linear: for cancellation only.
     pub(crate) fn find<T>(
         &self,
         context: *mut c_void,
-        endpoint: u16,
         pick: impl Fn(*mut Spare) -> Option<T>,
     ) -> Option<T> {
         let all = self.all.take();
         let found = all.iter().copied().find_map(|place| {
             // SAFETY: nodes of the pool live as long as it.
             let spare = unsafe { &*place };
-            let meant = spare.context == context
-                && spare.node.flags & mark::SPARE != 0
-                && spare.node.endpoint() == endpoint;
+            let meant = spare.context == context && spare.node.flags & mark::SPARE != 0;
             meant.then(|| pick(place)).flatten()
         });
         self.all.set(all);
@@ -207,10 +175,29 @@ impl Pool {
     }
 }
 
+/// Takes back a node if it is a spare one.
+///
+/// # Safety
+/// Nobody uses the node any more, and its endpoint is open.
+#[inline(always)]
+pub(crate) unsafe fn give_back(node: *mut Node) {
+    // SAFETY: the caller's promise; a marked node is the first field of a `Spare`, whose pool is
+    // the endpoint's.
+    unsafe {
+        if (*node).flags & mark::SPARE != 0 {
+            let pool = &*(*node.cast::<Spare>()).pool;
+            // Free ones have no marks, so none is found or given back again.
+            (*node).flags = 0;
+            (*node).next = pool.free.get();
+            pool.free.set(node);
+        }
+    }
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
         for spare in self.all.take() {
-            // SAFETY: made by `take`; whoever used it is gone, since all of them hold the domain.
+            // SAFETY: made by `take`; the endpoint is closed, so nobody uses it any more.
             drop(unsafe { Box::from_raw(spare) });
         }
     }

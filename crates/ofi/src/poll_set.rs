@@ -9,6 +9,7 @@ use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
+use crate::turns::Turns;
 use limic_ofi_abi::entries::fi_poll_attr;
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::objects::{fi_ops_poll, fid_domain, fid_poll};
@@ -25,6 +26,7 @@ enum Member {
 pub(crate) struct PollSet {
     head: Head<fid_poll>,
     domain: Arc<Domain>,
+    turns: Arc<Turns>,
     members: RefCell<Vec<(*mut fid, Member)>>,
 }
 
@@ -33,7 +35,7 @@ unsafe impl Object for PollSet {
     const CLASS: usize = class::POLL;
 }
 
-// SAFETY: touched only in calls that have entered its domain.
+// SAFETY: touched only in its turns, or in those that they are joined to.
 unsafe impl Send for PollSet {}
 // SAFETY: as above.
 unsafe impl Sync for PollSet {}
@@ -59,13 +61,15 @@ pub(crate) unsafe extern "C" fn open(
         if set.is_null() || flags != 0 {
             return Err(FI_EINVAL);
         }
+        // SAFETY: a domain of this provider.
+        let domain: Arc<Domain> = unsafe { object::share(domain) };
         let object = Arc::new(PollSet {
             head: Head::new(fid_poll {
                 fid: object::fid_of::<PollSet>(core::ptr::null_mut(), &OPS),
                 ops: &POLL_OPS,
             }),
-            // SAFETY: a domain of this provider.
-            domain: unsafe { object::share(domain) },
+            turns: domain.new_turns(),
+            domain,
             members: RefCell::default(),
         });
         // SAFETY: checked.
@@ -79,7 +83,7 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
     ffi_guard::cross(-FI_EOTHER, || {
         // SAFETY: C passes what it was given.
         let set: &PollSet = unsafe { object::object(set) };
-        let _turn = set.domain.enter();
+        let turn = set.turns.data();
         let mut found = 0;
         for (fid, member) in set.members.borrow_mut().iter_mut() {
             let ready = match member {
@@ -103,6 +107,9 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
                 found += 1;
             }
         }
+        if found == 0 {
+            turn.found_nothing();
+        }
         found
     })
 }
@@ -119,14 +126,15 @@ unsafe extern "C" fn poll_add(set: *mut fid_poll, fid: *mut fid, _: u64) -> c_in
                 .or_else(|| object::share_if::<Counter>(fid).map(|c| Member::Counter(c, (0, 0))))
         };
         let member = member.ok_or(FI_EINVAL)?;
-        let domain = match &member {
-            Member::Queue(queue) => &queue.domain,
-            Member::Counter(counter, _) => &counter.domain,
+        let (domain, turns) = match &member {
+            Member::Queue(queue) => (&queue.domain, &queue.turns),
+            Member::Counter(counter, _) => (&counter.domain, &counter.turns),
         };
         if !Arc::ptr_eq(domain, &set.domain) {
             // It would be asked in a turn of this domain, beside calls of its own.
             return Err(FI_EDOMAIN);
         }
+        turns.join(&set.turns);
         set.members.borrow_mut().push((fid, member));
         Ok(())
     })
@@ -136,7 +144,7 @@ unsafe extern "C" fn poll_del(set: *mut fid_poll, fid: *mut fid, _: u64) -> c_in
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let set: &PollSet = unsafe { object::object(set) };
-        let _turn = set.domain.enter_alone();
+        let _turn = set.turns.control();
         let mut members = set.members.borrow_mut();
         let at = members.iter().position(|(member, _)| *member == fid);
         members.swap_remove(at.ok_or(FI_EINVAL)?);

@@ -7,7 +7,7 @@ use crate::control_channel::Coming;
 use crate::endpoint::{Endpoint, sort};
 use crate::errors::{errno_of, is_dropped, reported};
 use crate::log;
-use crate::node::{Node, Spare, mark};
+use crate::node::{Node, Spare, give_back, mark};
 use crate::send::Copied;
 use limic_ofi_abi::errno::FI_ECANCELED;
 use limic_ofi_abi::*;
@@ -186,7 +186,7 @@ impl Endpoint {
             // One test for what most operations have not.
             let rare = (*node).flags & (mark::NOTIFY | mark::SILENT) != 0;
             if (rare || self.counters.any.get()) && !self.tell_others(node) {
-                return self.domain.pool.give_back(node);
+                return give_back(node);
             }
             let receives = (*node).flags & (FI_RECV | FI_REMOTE_WRITE) != 0;
             let binding = if receives {
@@ -196,7 +196,7 @@ impl Endpoint {
             };
             match binding.queue.get() {
                 Some(queue) => queue.push(node),
-                None => self.domain.pool.give_back(node),
+                None => give_back(node),
             }
         }
     }

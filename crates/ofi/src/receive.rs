@@ -256,7 +256,7 @@ impl Endpoint {
         wanted: &Wanted,
         room: RawSliceMut,
     ) -> Result<usize, i32> {
-        let buffer: *mut Spare = self.domain.pool.take(wanted.context);
+        let buffer: *mut Spare = self.pool.take(wanted.context);
         let silent = if wanted.reported { 0 } else { mark::SILENT };
         // SAFETY: a node of this operation; the room is the caller's promise.
         unsafe {

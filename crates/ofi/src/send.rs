@@ -331,7 +331,7 @@ impl Endpoint {
                     Ok(_) => self.count_unreported(flags),
                     // Failures are reported, whether or not success would have been.
                     Err(_) => {
-                        let node = self.domain.pool.take(NO_CONTEXT).cast::<Node>();
+                        let node = self.pool.take(NO_CONTEXT).cast::<Node>();
                         (*node).flags |= flags | self.mark() | mark::SILENT;
                         self.finish(node, outcome);
                     }

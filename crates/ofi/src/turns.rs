@@ -1,10 +1,13 @@
-//! Who may touch what is in a domain: one call at a time.
+//! Who may touch an object: one call at a time.
 //!
 //! Data calls are serialised by the application under `FI_THREAD_DOMAIN`, and take the lock under
 //! every other level. Control calls may come from any thread at any time (fi_domain(3)), so they
 //! always take it, and keep serialised data calls out as well. Those pay a store and a load for
 //! that: they say that they are inside, and look whether somebody wants them outside. The fence
 //! that belongs between the two is the control call's to make, for all threads of the process.
+//!
+//! Serialised objects have their domain's turns. Others have their own, until one is bound to the
+//! other: then their turns are joined, since a call about one of them touches both.
 //!
 //! A forked child finds what another thread of its parent was at halfway, and waits for nobody: the
 //! call ends with an error then.
@@ -13,21 +16,27 @@ use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::mem::transmute;
 use core::time::Duration;
-use std::sync::{PoisonError, TryLockError};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Instant;
 
 use self::sync::{
     AtomicBool, Mutex, MutexGuard, Ordering, Process, has_heavy_fence, heavy_fence, leave,
     light_fence, yield_now,
 };
+use crate::favour::Favour;
 
 /// Why a call ends in a forked child.
 const LEFT: &str = "another thread of the parent was at it when this process was forked";
 
-/// The turns of a domain.
+/// The turns of an object, or of several.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Turns {
     lock: Mutex<()>,
+    /// Who of those that wait for the lock is to have it.
+    favour: Favour,
+    /// Those that are taken instead, from a control call on that had both.
+    joined: OnceLock<Arc<Turns>>,
     /// The application serialises data calls.
     serial: bool,
     /// The process whose domain it is.
@@ -43,7 +52,7 @@ pub(crate) struct Turns {
 
 // SAFETY: `held` is touched by the thread alone that has the lock.
 unsafe impl Sync for Turns {}
-// SAFETY: a domain moves to another thread only while nobody uses it, so nothing is held.
+// SAFETY: they move to another thread only while nobody uses them, so nothing is held.
 unsafe impl Send for Turns {}
 
 /// The turn of a data call.
@@ -68,6 +77,8 @@ impl Turns {
         let serial = serial && has_heavy_fence();
         Self {
             lock: Mutex::new(()),
+            favour: Favour::new(),
+            joined: OnceLock::new(),
             held: UnsafeCell::new(None),
             serial,
             process: Process::current(),
@@ -88,18 +99,85 @@ impl Turns {
         self.inside.store(true, Ordering::Relaxed);
         // The control call's fence falls before this store or after this load.
         light_fence();
-        if self.stops.load(Ordering::Acquire) {
-            self.stop();
+        let turns = if self.stops.load(Ordering::Acquire) {
+            self.stop()
+        } else {
+            self
+        };
+        Turn::of(turns)
+    }
+
+    /// Begins a short part of a data call that has a turn already, for which nobody is to wait.
+    pub(crate) fn part(&self) -> Turn<'_> {
+        if self.serial {
+            self.data()
+        } else {
+            Turn::of(self.take(Self::locked))
         }
-        Turn {
-            turns: self,
-            _stays: PhantomData,
+    }
+
+    /// Those that are taken instead of these, which may be themselves.
+    fn all(&self) -> &Self {
+        let mut turns = self;
+        while let Some(next) = turns.joined.get() {
+            turns = next;
         }
+        turns
+    }
+
+    /// Whether others are taken instead.
+    pub(crate) fn are_joined(&self) -> bool {
+        self.joined.get().is_some()
+    }
+
+    /// From now on these are taken instead of `others`. The caller has both.
+    pub(crate) fn join(self: &Arc<Self>, others: &Self) {
+        let mut all = self;
+        while let Some(next) = all.joined.get() {
+            all = next;
+        }
+        let others = others.all();
+        if !core::ptr::eq(&raw const **all, others) {
+            // They were not joined, and nobody else joins any meanwhile.
+            let _ = others.joined.set(Arc::clone(all));
+        }
+    }
+
+    /// The lock of these or of those that are taken instead.
+    fn locked_all<'a>(
+        &'a self,
+        lock: impl Fn(&'a Self) -> MutexGuard<'a, ()>,
+    ) -> (&'a Self, MutexGuard<'a, ()>) {
+        loop {
+            let all = self.all();
+            let guard = lock(all);
+            // They may have been joined to others while this thread waited.
+            if !all.are_joined() {
+                return (all, guard);
+            }
+        }
+    }
+
+    /// Takes the lock, which [`release`](Self::release) gives back. Gives whose it is.
+    pub(crate) fn take<'a>(&'a self, lock: impl Fn(&'a Self) -> MutexGuard<'a, ()>) -> &'a Self {
+        let (all, guard) = self.locked_all(lock);
+        // SAFETY: this thread has the lock. `release` drops the guard while the turn, and so the
+        // lock, is still borrowed, or while `Alone` shares it.
+        unsafe {
+            let guard = transmute::<MutexGuard<'_, ()>, MutexGuard<'static, ()>>(guard);
+            *all.held.get() = Some(guard);
+        }
+        all
+    }
+
+    /// The lock, for a call that waits for nobody who does not have it.
+    pub(crate) fn locked(&self) -> MutexGuard<'_, ()> {
+        self.favour.ask_at_once(|| self.lock_now())
     }
 
     /// The lock guards no invariant across a panic: see `ffi_guard`.
     #[inline(always)]
-    fn locked(&self) -> MutexGuard<'_, ()> {
+    fn lock_now(&self) -> MutexGuard<'_, ()> {
         if !self.process.is_current() {
             return self.locked_in_child();
         }
@@ -113,28 +191,28 @@ impl Turns {
         try_lock(&self.lock).unwrap_or_else(|| leave(LEFT))
     }
 
-    /// Takes the lock, or waits until the control call is over.
+    /// The ordinary way where data calls take the lock, so it is not cold.
+    #[inline(never)]
+    fn take_in_favour(&self) -> &Self {
+        self.take(|all| all.favour.ask(|| all.lock_now()))
+    }
+
+    /// Takes the lock, or waits until the control call is over. Gives whose turn it is.
     #[cold]
-    fn stop(&self) {
+    fn stop(&self) -> &Self {
         if !self.serial {
-            let guard = self.locked();
-            // SAFETY: this thread has the lock. `release` drops the guard while the turn, and so
-            // the lock, is still borrowed.
-            unsafe {
-                let guard = transmute::<MutexGuard<'_, ()>, MutexGuard<'static, ()>>(guard);
-                *self.held.get() = Some(guard);
-            }
-            return;
+            return self.take_in_favour();
         }
         self.inside.store(false, Ordering::Release);
         let _nobody = self.locked();
         // The next control call sees it, since it takes the lock after this.
         self.inside.store(true, Ordering::Relaxed);
+        self
     }
 
     /// Gives the lock back, if data calls take it.
     #[cold]
-    fn release(&self) {
+    pub(crate) fn release(&self) {
         if !self.serial {
             // SAFETY: this thread has the lock until the guard is dropped.
             drop(unsafe { (*self.held.get()).take() });
@@ -143,9 +221,10 @@ impl Turns {
 
     /// Begins a control call.
     pub(crate) fn control(&self) -> ControlTurn<'_> {
-        let turn = self.wants(self.locked());
-        while self.is_used() {
-            if !self.process.is_current() {
+        let (all, guard) = self.locked_all(Self::locked);
+        let turn = all.wants(guard);
+        while all.is_used() {
+            if !all.process.is_current() {
                 leave(LEFT);
             }
             yield_now();
@@ -161,8 +240,14 @@ impl Turns {
     /// The same, unless other calls stay for so long; this thread may be inside of one itself.
     pub(crate) fn control_soon(&self, patience: Duration) -> Option<ControlTurn<'_>> {
         let begin = Instant::now();
-        let turn = self.wants(soon(patience, || try_lock(&self.lock))?);
-        while self.is_used() {
+        let attempt = || {
+            let all = self.all();
+            let guard = try_lock(&all.lock).filter(|_| !all.are_joined())?;
+            Some((all, guard))
+        };
+        let (all, guard) = soon(patience, attempt)?;
+        let turn = all.wants(guard);
+        while all.is_used() {
             if begin.elapsed() > patience {
                 return None;
             }
@@ -268,6 +353,24 @@ pub(crate) fn soon<T>(patience: Duration, mut attempt: impl FnMut() -> Option<T>
     }
 }
 
+impl<'a> Turn<'a> {
+    #[inline(always)]
+    fn of(turns: &'a Turns) -> Self {
+        Self {
+            turns,
+            _stays: PhantomData,
+        }
+    }
+
+    /// The call has found nothing to do: another thread that waits need wait no longer.
+    #[inline(always)]
+    pub(crate) fn found_nothing(&self) {
+        if !self.turns.serial {
+            self.turns.favour.end();
+        }
+    }
+}
+
 impl Drop for Turn<'_> {
     #[inline(always)]
     fn drop(&mut self) {
@@ -289,92 +392,5 @@ impl Drop for ControlTurn<'_> {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use core::cell::Cell;
-
-    use super::*;
-    use crate::child::{beside, holds_in_child};
-
-    /// A number that only turns protect.
-    struct Shared {
-        turns: Turns,
-        number: Cell<u64>,
-    }
-
-    // SAFETY: the number is touched in turns alone.
-    unsafe impl Sync for Shared {}
-
-    fn add(number: &Cell<u64>) {
-        let before = number.get();
-        std::hint::black_box(&number);
-        number.set(before + 1);
-    }
-
-    #[test]
-    fn control_calls_of_any_thread_and_data_calls_exclude_each_other() {
-        const EACH: u64 = 20_000;
-        for serial in [true, false] {
-            let shared = Shared {
-                turns: Turns::new(serial),
-                number: Cell::new(0),
-            };
-            // What threads share.
-            let shared = &shared;
-            std::thread::scope(|scope| {
-                for _ in 0..2 {
-                    scope.spawn(move || {
-                        for _ in 0..EACH {
-                            let _turn = shared.turns.control();
-                            add(&shared.number);
-                        }
-                    });
-                }
-                // Data calls of one thread alone, which is what serialised ones are like.
-                for _ in 0..100 * EACH {
-                    let _turn = shared.turns.data();
-                    add(&shared.number);
-                }
-            });
-            assert_eq!(shared.number.get(), 102 * EACH);
-        }
-    }
-
-    /// In each of them the call ends, and not by waiting.
-    #[test]
-    fn a_forked_child_waits_for_no_call_of_another_thread() {
-        let ends = |call: &dyn Fn()| limic_ffi::guard(call).is_err();
-        for serial in [true, false] {
-            let turns = &Turns::new(serial);
-            let data = || drop(turns.data());
-            let control = || drop(turns.control());
-            let in_data = |stay: &dyn Fn()| {
-                let _turn = turns.data();
-                stay();
-            };
-            let in_control = |stay: &dyn Fn()| {
-                let _turn = turns.control();
-                stay();
-            };
-            assert!(beside(in_data, || holds_in_child(|| ends(&control))));
-            assert!(beside(in_control, || {
-                holds_in_child(|| ends(&control) && ends(&data))
-            }));
-            assert!(holds_in_child(|| !ends(&control) && !ends(&data)));
-        }
-    }
-
-    #[test]
-    fn a_call_that_stays_is_not_waited_for() {
-        const PATIENCE: Duration = Duration::from_millis(10);
-        for serial in [true, false] {
-            let turns = Turns::new(serial);
-            let inside = turns.data();
-            assert!(turns.control_soon(PATIENCE).is_none());
-            drop(inside);
-            let alone = turns.control_soon(PATIENCE).expect("nobody is inside");
-            assert!(turns.control_soon(PATIENCE).is_none());
-            drop(alone);
-            drop(turns.data());
-        }
-    }
-}
+#[path = "turns/tests.rs"]
+mod tests;

@@ -145,7 +145,7 @@ impl Told {
     /// The call of this name is about to sleep, for what ends at one of the endpoints.
     ///
     /// # Safety
-    /// The endpoints are alive, and the caller has entered their domain.
+    /// The endpoints are alive, and the caller has a turn of them.
     pub(crate) unsafe fn look(&mut self, call: &'static str, endpoints: &[*const Endpoint]) {
         if self.over {
             return;
@@ -222,7 +222,8 @@ unsafe fn is_quiet(fid: *mut fid, again: bool) -> Result<bool, i32> {
         match (*fid).fclass {
             class::CQ => {
                 let queue: &Queue = object::object(fid);
-                let _turn = queue.domain.enter();
+                let turn = queue.turns.data();
+                turn.found_nothing();
                 Ok(if again {
                     !queue.has_any()
                 } else {
@@ -234,7 +235,8 @@ unsafe fn is_quiet(fid: *mut fid, again: bool) -> Result<bool, i32> {
                 if !counter.bound.has_descriptor() {
                     return Ok(true);
                 }
-                let _turn = counter.domain.enter();
+                let turn = counter.turns.data();
+                turn.found_nothing();
                 Ok(if again {
                     !counter.has_news()
                 } else {

@@ -3,6 +3,10 @@
 
 #![cfg(all(loom, test))]
 
+#[path = "../../../crates/ofi/src/alone.rs"]
+mod alone;
+#[path = "../../../crates/ofi/src/favour.rs"]
+mod favour;
 #[path = "../../../crates/pools/src/arena/thread_rc.rs"]
 mod thread_rc;
 #[path = "../../../crates/ofi/src/turns.rs"]

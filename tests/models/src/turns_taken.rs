@@ -6,31 +6,36 @@ use limic_shm::sync::modelled::prepare;
 use loom::cell::UnsafeCell;
 use loom::thread;
 
+use crate::alone::Alone;
 use crate::turns::Turns;
 
-/// A number that turns alone protect: loom reports two who change it at once.
-struct Shared {
-    turns: Turns,
-    number: UnsafeCell<u32>,
-}
+/// What turns alone protect: loom reports two who change it at once.
+struct Number(UnsafeCell<u32>);
 
-// SAFETY: the number is changed in turns alone, and loom reports it where that does not hold.
-unsafe impl Sync for Shared {}
+// SAFETY: it is changed in turns alone, and loom reports it where that does not hold.
+unsafe impl Sync for Number {}
 
-impl Shared {
+impl Number {
     fn add(&self) {
         // SAFETY: nobody else has a turn.
-        self.number.with_mut(|number| unsafe { *number += 1 });
+        self.0.with_mut(|number| unsafe { *number += 1 });
     }
+}
 
+struct Shared {
+    turns: Turns,
+    number: Number,
+}
+
+impl Shared {
     fn data(&self) {
         let _turn = self.turns.data();
-        self.add();
+        self.number.add();
     }
 
     fn control(&self) {
         let _turn = self.turns.control();
-        self.add();
+        self.number.add();
     }
 }
 
@@ -40,7 +45,7 @@ fn model(serial: bool, data: u32, controls: u32) {
         prepare();
         let shared = Arc::new(Shared {
             turns: Turns::new(serial),
-            number: UnsafeCell::new(0),
+            number: Number(UnsafeCell::new(0)),
         });
         let others: Vec<_> = (0..controls)
             .map(|_| {
@@ -52,7 +57,7 @@ fn model(serial: bool, data: u32, controls: u32) {
         for other in others {
             other.join().expect("it has had its turn");
         }
-        let number = shared.number.with(|number| {
+        let number = shared.number.0.with(|number| {
             // SAFETY: all others are done.
             unsafe { *number }
         });
@@ -73,4 +78,31 @@ fn two_control_calls_and_a_serialised_data_call_exclude_each_other() {
 #[test]
 fn data_calls_that_take_the_lock_keep_a_control_call_out() {
     model(false, 2, 1);
+}
+
+/// A data call of one object, while that is bound to another one and a call about that follows.
+#[test]
+fn joined_turns_are_one() {
+    loom::model(|| {
+        prepare();
+        let new = || Arc::new(Turns::new(false));
+        let (domain, queue, endpoint) = (Turns::new(false), new(), new());
+        let number = Arc::new(Number(UnsafeCell::new(0)));
+        let other = {
+            let (endpoint, number) = (Arc::clone(&endpoint), Arc::clone(&number));
+            thread::spawn(move || {
+                let _turn = endpoint.data();
+                number.add();
+            })
+        };
+        let objects = [Arc::clone(&queue), Arc::clone(&endpoint)];
+        let alone = Alone::new(domain.control(), objects.into_iter());
+        queue.join(&endpoint);
+        number.add();
+        drop(alone);
+        let turn = queue.data();
+        number.add();
+        drop(turn);
+        other.join().expect("it has had its turn");
+    });
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Queue;
 use super::idle::Idle;
 use crate::bound::Bound;
+use crate::domain::Domain;
 use crate::errors::text_of;
 use crate::object::{self, Head};
 use crate::wait::WaitObject;
@@ -75,13 +76,15 @@ pub(crate) unsafe extern "C" fn open(
         if !matches!(attr.wait_cond, FI_CQ_COND_NONE | FI_CQ_COND_THRESHOLD) {
             return Err(FI_EINVAL);
         }
+        // SAFETY: a domain of this provider.
+        let domain: Arc<Domain> = unsafe { object::share(domain) };
         let object = Arc::new(Queue {
             head: Head::new(fid_cq {
                 fid: object::fid_of::<Queue>(context, &OPS),
                 ops: &CQ_OPS,
             }),
-            // SAFETY: a domain of this provider.
-            domain: unsafe { object::share(domain) },
+            turns: domain.new_turns(),
+            domain,
             first: Cell::new(core::ptr::null_mut()),
             last: Cell::new(core::ptr::null_mut()),
             entry,
@@ -173,7 +176,7 @@ unsafe extern "C" fn readerr(queue: *mut fid_cq, entry: *mut fi_cq_err_entry, _:
     ffi_guard::size(|| {
         // SAFETY: C passes what it was given.
         let queue: &Queue = unsafe { object::object(queue) };
-        let _turn = queue.domain.enter();
+        let _turn = queue.turns.data();
         // SAFETY: as above; so with the room for an entry.
         unsafe { queue.read_error(entry) }
     })
@@ -185,7 +188,7 @@ unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
         // SAFETY: C passes what it was given.
         let queue: &Queue = unsafe { object::object(queue) };
         // Its caller is hardly ever the thread that waits.
-        let _turn = queue.domain.enter_alone();
+        let _turn = queue.turns.control();
         queue.signals.give();
         queue.bound.call();
         Ok(())

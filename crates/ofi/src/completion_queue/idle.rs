@@ -117,7 +117,7 @@ impl Queue {
     /// would wait, and not where the one that is waited for may need this CPU.
     #[inline(always)]
     pub(super) fn look_longer(&self) {
-        let may = self.domain.turns.is_serial() && !self.domain.is_crowded();
+        let may = self.turns.is_serial() && !self.domain.is_crowded();
         if may && self.idle.luck().tries() {
             self.keep_looking();
         }

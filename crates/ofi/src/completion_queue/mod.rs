@@ -14,8 +14,9 @@ use std::sync::Arc;
 use crate::bound::Bound;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
-use crate::node::Node;
+use crate::node::{Node, give_back};
 use crate::object::{Head, Object};
+use crate::turns::Turns;
 use limic_ofi_abi::objects::fid_cq;
 use limic_ofi_abi::*;
 
@@ -28,6 +29,7 @@ use self::signal::Signals;
 pub(crate) struct Queue {
     head: Head<fid_cq>,
     pub(crate) domain: Arc<Domain>,
+    pub(crate) turns: Arc<Turns>,
     /// Oldest and youngest completion.
     first: Cell<*mut Node>,
     last: Cell<*mut Node>,
@@ -46,7 +48,7 @@ unsafe impl Object for Queue {
     const CLASS: usize = class::CQ;
 }
 
-// SAFETY: touched only in calls that have entered its domain.
+// SAFETY: touched only in its turns, or in those that they are joined to.
 unsafe impl Send for Queue {}
 // SAFETY: as above.
 unsafe impl Sync for Queue {}
@@ -104,7 +106,7 @@ impl Queue {
             unsafe {
                 let next = (*node).next;
                 if (*node).endpoint() == endpoint.number {
-                    self.domain.pool.give_back(node);
+                    give_back(node);
                 } else {
                     self.push(node);
                 }

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 use std::time::Instant;
 
 use super::Queue;
-use crate::node::{Node, context_of, mark};
+use crate::node::{Node, context_of, give_back, mark};
 use crate::wait::{self, Patience, Told};
 use limic_ofi_abi::entries::{fi_cq_err_entry, fi_cq_tagged_entry};
 use limic_ofi_abi::errno::*;
@@ -76,9 +76,12 @@ impl Queue {
         count: usize,
         sources: *mut fi_addr_t,
     ) -> Result<usize, i32> {
-        let turn = self.domain.enter();
+        let turn = self.turns.data();
         // SAFETY: the caller's promise.
         let read = unsafe { self.read(buffer, count, sources) };
+        if read.is_err() {
+            turn.found_nothing();
+        }
         drop(turn);
         read.map_err(Miss::outside)
     }
@@ -121,7 +124,7 @@ impl Queue {
                 let entry = buffer.cast::<u8>().add(done * self.entry);
                 self.put(node, entry);
                 self.pop(node);
-                self.domain.pool.give_back(node);
+                give_back(node);
             }
             done += 1;
         }
@@ -201,12 +204,12 @@ impl Queue {
             1
         };
         let since = {
-            let _turn = self.domain.enter();
+            let _turn = self.turns.data();
             self.signals.begin()
         };
         // SAFETY: the caller's promise.
         let read = unsafe { self.read_until(buffer, count, sources, wanted, timeout, since) };
-        let _turn = self.domain.enter();
+        let _turn = self.turns.data();
         self.signals.end(since);
         read
     }
@@ -232,7 +235,7 @@ impl Queue {
         loop {
             let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             {
-                let turn = self.domain.enter();
+                let turn = self.turns.data();
                 self.progress();
                 if self.length(wanted) >= wanted || (over && self.has_any()) {
                     // SAFETY: the caller's promise.
@@ -247,6 +250,7 @@ impl Queue {
                     continue;
                 }
                 self.bound.tell(&mut told, "fi_cq_sread");
+                turn.found_nothing();
             }
             if on_descriptor {
                 self.bound.sleep(deadline);
@@ -303,7 +307,7 @@ impl Queue {
                 (*entry).err_data_size = 0;
             }
             self.pop(node);
-            self.domain.pool.give_back(node);
+            give_back(node);
         }
         Ok(1)
     }

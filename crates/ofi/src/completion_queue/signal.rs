@@ -3,7 +3,7 @@
 
 use core::cell::Cell;
 
-/// Signals of a queue. Touched in its domain's turn alone.
+/// Signals of a queue. Touched in its turns alone.
 #[derive(Default)]
 pub(super) struct Signals {
     /// Threads that wait.

@@ -124,6 +124,7 @@ fn bind_queue(endpoint: &Endpoint, queue: &Arc<Queue>, flags: u64) -> Result<(),
         return Err(FI_EINVAL);
     }
     queue.add(endpoint)?;
+    queue.turns.join(&endpoint.turns);
     for (_, binding) in wanted {
         binding.queue.get_or_init(|| Arc::clone(queue));
         binding.set_selective(flags & FI_SELECTIVE_COMPLETION != 0);
@@ -162,6 +163,7 @@ fn bind_counter(endpoint: &Endpoint, counter: &Arc<Counter>, flags: u64) -> Resu
         return Err(FI_EINVAL);
     }
     counter.bound.add(endpoint)?;
+    counter.turns.join(&endpoint.turns);
     for (_, place) in wanted {
         *place.borrow_mut() = Some(Arc::clone(counter));
     }

@@ -54,7 +54,7 @@ fn opened_here(open: Vec<(Process, usize)>) -> impl Iterator<Item = usize> {
 }
 
 fn close(endpoint: &Endpoint) {
-    let Some(_turn) = endpoint.domain.turns.control_soon(PATIENCE) else {
+    let Some(_turn) = endpoint.turns.control_soon(PATIENCE) else {
         return;
     };
     // A signal handler can be inside of a call of this very thread.

@@ -21,10 +21,11 @@ use limic::{Endpoint as _, HybridEndpoint, Peer, Status};
 use crate::address_vector::AddressVector;
 use crate::domain::Domain;
 use crate::errors::reported;
-use crate::node::{Node, UNNAMED, mark};
+use crate::node::{Node, Pool, UNNAMED, mark};
 use crate::object::{Head, Object};
 use crate::services::Service;
 use crate::stats::Tally;
+use crate::turns::Turns;
 use limic_ofi_abi::endpoint::fid_ep;
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::*;
@@ -50,6 +51,8 @@ pub(crate) mod sort {
 pub(crate) struct Endpoint {
     head: Head<fid_ep>,
     pub(crate) domain: Arc<Domain>,
+    pub(crate) turns: Arc<Turns>,
+    pub(crate) pool: Pool,
     pub(crate) limic: HybridEndpoint,
     pub(crate) myself: Peer,
     pub(crate) number: u16,
@@ -93,7 +96,7 @@ unsafe impl Object for Endpoint {
     const CLASS: usize = class::EP;
 }
 
-// SAFETY: touched only in calls that have entered its domain.
+// SAFETY: touched only in its turns, or in those that they are joined to.
 unsafe impl Send for Endpoint {}
 // SAFETY: as above.
 unsafe impl Sync for Endpoint {}
@@ -118,7 +121,7 @@ impl Endpoint {
     fn find_peer(&self, address: fi_addr_t) -> Result<Peer, i32> {
         let addresses = self.addresses.borrow();
         let vector = addresses.as_ref().ok_or(FI_ENOAV)?;
-        let found = vector.resolved(address)?;
+        let found = vector.address(address)?;
         let peer = self
             .limic
             .connect(&found.to_bytes())
@@ -192,7 +195,7 @@ impl Endpoint {
             context.cast()
         } else {
             flags |= mark::SPARE | if reported { 0 } else { mark::SILENT };
-            self.domain.pool.take(context).cast()
+            self.pool.take(context).cast()
         };
         // SAFETY: memory for a node, which is nobody else's during the operation.
         unsafe { place.write(Node { flags, ..node }) };

@@ -16,6 +16,7 @@ use crate::domain::Domain;
 use crate::errors::reported;
 use crate::messages::{tagged, untagged};
 use crate::names::Name;
+use crate::node::Pool;
 use crate::object::{self, Head};
 use crate::stats::Tally;
 use crate::{atomic, ffi_guard, info, rma};
@@ -119,6 +120,7 @@ pub(crate) unsafe extern "C" fn open(
         } else {
             asked.caps
         };
+        let turns = domain.new_turns();
         let turn = domain.enter_alone();
         let myself = limic.myself();
         let mut object = Arc::new(Endpoint {
@@ -157,6 +159,8 @@ pub(crate) unsafe extern "C" fn open(
             injected: Cell::new(0),
             injected_bytes: Cell::new(0),
             tally: Tally::default(),
+            turns,
+            pool: Pool::new(),
             domain: Arc::clone(&domain),
         });
         // Before the domain knows it: it may be refused.
@@ -189,11 +193,13 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         let place = core::ptr::from_ref(endpoint);
         leftovers::remove(place);
         let domain = Arc::clone(&endpoint.domain);
-        let turn = domain.enter_alone();
+        let turn = endpoint.turns.control();
         endpoint.tally.print(endpoint);
-        // What was sent goes out first; then no operation of the endpoint touches a buffer any
-        // more.
+        // What was sent goes out first, for which other objects need not wait. Then no operation of
+        // the endpoint touches a buffer any more.
         endpoint.limic.close();
+        drop(turn);
+        let turn = domain.enter_alone();
         endpoint.forget_pending();
         domain.remove_endpoint(endpoint.number);
         if let Some(auto) = &domain.auto {
@@ -207,8 +213,6 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
                 queue.remove(endpoint);
             }
         }
-        // The number is given to the next endpoint, which must not find them.
-        domain.pool.take_all_back(endpoint.number);
         let counters = &endpoint.counters;
         for counter in [
             &counters.send,

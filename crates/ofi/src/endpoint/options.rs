@@ -57,7 +57,7 @@ pub(super) unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> i
     ffi_guard::size(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
-        let _turn = endpoint.domain.enter();
+        let _turn = endpoint.turns.data();
         // What has ended is reported, so that a buffer for many messages is posted when it is
         // cancelled.
         endpoint.collect();
@@ -66,7 +66,7 @@ pub(super) unsafe extern "C" fn cancel(fid: *mut fid, context: *mut c_void) -> i
         let watched = |node: *mut c_void, kind| endpoint.limic.watched(name_of(node, kind));
         let request = endpoint.posted_multi(context).or_else(|| {
             let spare = |spare: *mut Spare| watched(spare.cast(), kind::NODE);
-            endpoint.domain.pool.find(context, endpoint.number, spare)
+            endpoint.pool.find(context, spare)
         });
         // The node of an operation that lends its memory lies in the context.
         let lent = endpoint.lends && context.addr() as u64 & kind::BITS == 0;
@@ -90,7 +90,7 @@ pub(super) unsafe extern "C" fn getopt(
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
-        let _turn = endpoint.domain.enter_alone();
+        let _turn = endpoint.turns.control();
         if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
             return Err(FI_ENOPROTOOPT);
         }
@@ -116,7 +116,7 @@ pub(super) unsafe extern "C" fn setopt(
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
-        let _turn = endpoint.domain.enter_alone();
+        let _turn = endpoint.turns.control();
         if (level, name) != (FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV) {
             log::info(&format_args!("option {name} of endpoints is not known"));
             return Err(FI_ENOPROTOOPT);
@@ -155,7 +155,7 @@ pub(super) unsafe extern "C" fn setname(fid: *mut fid, address: *mut c_void, len
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let endpoint: &Endpoint = unsafe { object::object(fid) };
-        let _turn = endpoint.domain.enter_alone();
+        let _turn = endpoint.turns.control();
         if endpoint.enabled.get() {
             return Err(FI_EOPBADSTATE);
         }
@@ -177,7 +177,7 @@ pub(super) unsafe extern "C" fn getname(
         // SAFETY: C passes what it was given, a length, and as much room.
         unsafe {
             let endpoint: &Endpoint = object::object(fid);
-            let _turn = endpoint.domain.enter_alone();
+            let _turn = endpoint.turns.control();
             // Not its service, which means another endpoint on another node.
             let name = Name::Address(endpoint.limic.address());
             put_bytes(&name.to_bytes(endpoint.domain.text), address, len)

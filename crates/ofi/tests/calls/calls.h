@@ -74,6 +74,7 @@ extern int ended;
 void open_all(enum fi_wait_obj wait, int threading, int mr_mode);
 void close_all(void);
 struct fid_ep *open_end(struct fi_info *like, struct fid_cntr *started);
+struct fid_ep *open_end_on(struct fid_cq *queue, struct fi_info *like, struct fid_cntr *started);
 fi_addr_t swap_names(struct fid_ep *end);
 void meet(void);
 ssize_t answer(struct fi_cq_tagged_entry *entry);

@@ -114,10 +114,16 @@ void open_all(enum fi_wait_obj wait, int threading, int mr_mode)
 /* One more endpoint, which reports all operations; a counter may count those that it starts. */
 struct fid_ep *open_end(struct fi_info *like, struct fid_cntr *started)
 {
+    return open_end_on(cq, like, started);
+}
+
+/* The same with a queue of the caller's choice. */
+struct fid_ep *open_end_on(struct fid_cq *queue, struct fi_info *like, struct fid_cntr *started)
+{
     struct fid_ep *end;
     OK(fi_endpoint(domain, like, &end, NULL));
     OK(fi_ep_bind(end, &av->fid, 0));
-    OK(fi_ep_bind(end, &cq->fid, FI_TRANSMIT | FI_RECV));
+    OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT | FI_RECV));
     if (started)
         OK(fi_ep_bind(end, &started->fid, FI_SEND | FI_READ | FI_WRITE));
     OK(fi_enable(end));

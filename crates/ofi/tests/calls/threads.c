@@ -91,6 +91,92 @@ static void two_at_once(void)
     }
 }
 
+enum { ROUNDS = 300, CONTEXTS = 32, WORD = 77 };
+
+/* A thread with an endpoint of its own, and how many of its operations are over. */
+struct user {
+    struct fid_ep *end;
+    struct fid_cq *queue;
+    fi_addr_t self;
+    struct fi_context2 *contexts;
+    int ended;
+};
+static struct user users[2];
+
+static void read_queue(struct fid_cq *queue)
+{
+    struct fi_cq_tagged_entry entries[3];
+    ssize_t count = fi_cq_read(queue, entries, 3);
+    CHECK(count > 0 || count == -FI_EAGAIN);
+    for (ssize_t k = 0; k < count; k++) {
+        int whose = (struct fi_context2 *) entries[k].op_context >= users[1].contexts;
+        __atomic_fetch_add(&users[whose].ended, 1, __ATOMIC_RELEASE);
+    }
+}
+
+/* Messages to itself, and additions to a word that both add to. */
+static void *use_end(void *argument)
+{
+    struct user *mine = argument;
+    uint64_t one = 1;
+    char bytes[AT_ONCE];
+    for (int i = 1; i <= ROUNDS; i++) {
+        for (int k = 0; k < AT_ONCE; k++) {
+            OK(fi_trecv(mine->end, &bytes[k], 1, NULL, mine->self, 10, 0, &mine->contexts[k]));
+            OK(fi_tinject(mine->end, "1", 1, mine->self, 10));
+        }
+        long code;
+        while ((code = fi_atomic(mine->end, &one, 1, NULL, mine->self, 0, WORD, FI_UINT64, FI_SUM,
+                                 &mine->contexts[AT_ONCE])) == -FI_EAGAIN)
+            read_queue(mine->queue);
+        OK(code);
+        while (__atomic_load_n(&mine->ended, __ATOMIC_ACQUIRE) < i * (AT_ONCE + 1))
+            read_queue(mine->queue);
+    }
+    return NULL;
+}
+
+/* Two threads use an endpoint each: with a queue and a counter that are both's, or with a queue
+ * each. Nothing is lost, what comes twice is missed elsewhere, and no addition either. */
+static void an_endpoint_each(int shared)
+{
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_NONE};
+    struct fid_cntr *started = NULL;
+    struct fid_mr *region;
+    pthread_t threads[2];
+    uint64_t word = 0;
+    if (shared)
+        OK(fi_cntr_open(domain, NULL, &started, NULL));
+    OK(fi_mr_reg(domain, &word, sizeof word, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, WORD, 0, &region, NULL));
+    for (int i = 0; i < 2; i++) {
+        char name[64];
+        size_t len = sizeof name;
+        users[i] = (struct user) {.queue = cq, .contexts = &contexts[i * CONTEXTS]};
+        if (!shared)
+            OK(fi_cq_open(domain, &attr, &users[i].queue, NULL));
+        users[i].end = open_end_on(users[i].queue, info, started);
+        OK(fi_getname(&users[i].end->fid, name, &len));
+        CHECK(fi_av_insert(av, name, 1, &users[i].self, 0, NULL) == 1);
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, use_end, &users[i]) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(word == 2 * ROUNDS);
+    if (shared)
+        CHECK(fi_cntr_read(started) == 2 * ROUNDS * (AT_ONCE + 1) && fi_cntr_readerr(started) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK(users[i].ended == ROUNDS * (AT_ONCE + 1));
+        OK(fi_av_remove(av, &users[i].self, 1, 0));
+        OK(fi_close(&users[i].end->fid));
+        if (!shared)
+            OK(fi_close(&users[i].queue->fid));
+    }
+    OK(fi_close(&region->fid));
+    if (shared)
+        OK(fi_close(&started->fid));
+}
+
 /* One thread moves messages, another one asks the same objects. */
 static void beside(void *(*other_thread)(void *))
 {
@@ -161,6 +247,8 @@ void threads(void)
 {
     beside(ask);
     two_at_once();
+    an_endpoint_each(1);
+    an_endpoint_each(0);
     meet();
     nobody_waits_for_one_that_gives_way();
     meet();
