@@ -198,16 +198,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         // What was sent goes out first, for which other objects need not wait. Then no operation of
         // the endpoint touches a buffer any more.
         endpoint.limic.close();
-        drop(turn);
-        let turn = domain.enter_alone();
         endpoint.forget_pending();
-        domain.remove_endpoint(endpoint.number);
-        if let Some(auto) = &domain.auto {
-            auto.remove(endpoint);
-        }
-        for region in domain.regions.borrow().values() {
-            region.forget(endpoint.number);
-        }
+        // Its queues and counters have its turns, and know it no longer.
         for binding in [&endpoint.sends, &endpoint.receives] {
             if let Some(queue) = binding.queue.get() {
                 queue.remove(endpoint);
@@ -223,6 +215,17 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             if let Some(counter) = &*counter.borrow() {
                 counter.bound.remove(endpoint);
             }
+        }
+        // The domain knows it until the next turn. Whoever comes before exposes no memory there.
+        endpoint.enabled.set(false);
+        drop(turn);
+        let turn = domain.enter_alone();
+        domain.remove_endpoint(endpoint.number);
+        if let Some(auto) = &domain.auto {
+            auto.remove(endpoint);
+        }
+        for region in domain.regions.borrow().values() {
+            region.forget(endpoint.number);
         }
         // SAFETY: as above. Nothing else ever holds an endpoint.
         let object = unsafe { object::take_back::<Endpoint>(fid) };

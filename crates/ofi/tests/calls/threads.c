@@ -136,8 +136,8 @@ static void *use_end(void *argument)
     return NULL;
 }
 
-/* Two threads use an endpoint each: with a queue and a counter that are both's, or with a queue
- * each. Nothing is lost, what comes twice is missed elsewhere, and no addition either. */
+/* Two threads use an endpoint each: with a queue and a counter that both share, or with a queue
+ * each. Each operation is reported and counted once, and no addition is lost. */
 static void an_endpoint_each(int shared)
 {
     struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_NONE};
@@ -147,7 +147,8 @@ static void an_endpoint_each(int shared)
     uint64_t word = 0;
     if (shared)
         OK(fi_cntr_open(domain, NULL, &started, NULL));
-    OK(fi_mr_reg(domain, &word, sizeof word, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, WORD, 0, &region, NULL));
+    OK(fi_mr_reg(domain, &word, sizeof word, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, WORD, 0, &region,
+                 NULL));
     for (int i = 0; i < 2; i++) {
         char name[64];
         size_t len = sizeof name;
@@ -175,6 +176,29 @@ static void an_endpoint_each(int shared)
     OK(fi_close(&region->fid));
     if (shared)
         OK(fi_close(&started->fid));
+}
+
+static void *close_ends(void *closed)
+{
+    for (int i = 0; i < 50; i++)
+        OK(fi_close(&open_end(info, NULL)->fid));
+    __atomic_store_n((int *) closed, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Memory can be registered at any time while another thread closes endpoints of the domain. */
+static void register_meanwhile(void)
+{
+    pthread_t closer;
+    int closed = 0;
+    uint64_t word;
+    CHECK(pthread_create(&closer, NULL, close_ends, &closed) == 0);
+    while (!__atomic_load_n(&closed, __ATOMIC_ACQUIRE)) {
+        struct fid_mr *region;
+        OK(fi_mr_reg(domain, &word, sizeof word, FI_REMOTE_READ, 0, WORD, 0, &region, NULL));
+        OK(fi_close(&region->fid));
+    }
+    CHECK(pthread_join(closer, NULL) == 0);
 }
 
 /* One thread moves messages, another one asks the same objects. */
@@ -249,6 +273,7 @@ void threads(void)
     two_at_once();
     an_endpoint_each(1);
     an_endpoint_each(0);
+    register_meanwhile();
     meet();
     nobody_waits_for_one_that_gives_way();
     meet();
