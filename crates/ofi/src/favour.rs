@@ -3,9 +3,10 @@
 //! What the lock protects lies in that thread's caches, and takes longer to move than a call takes.
 //! So a thread that finds another one at it stays away, but not for long: it comes when the other
 //! one has stopped calling, has found nothing to do, or had its time. Then the other one keeps back
-//! until it has come.
+//! until it has come, or for a moment if it is late.
 //!
-//! All this is about time. The lock alone says who is inside.
+//! All this is about time, and each wait here ends by the clock. The lock alone says who is inside,
+//! and who is next of those that wait for it.
 
 use core::time::Duration;
 
@@ -93,11 +94,12 @@ impl Favour {
     fn keep_back(&self, me: usize) {
         let begin = Instant::now();
         loop {
-            let coming = self.coming.load(Relaxed);
-            if coming == 0 || self.thread.load(Relaxed) != me {
+            if self.thread.load(Relaxed) != me {
                 return;
             }
-            if begin.elapsed() > LATE {
+            let coming = self.coming.load(Relaxed);
+            // Noted also if none comes: what was noted may be of threads that have come since.
+            if coming == 0 || begin.elapsed() > LATE {
                 return self.late.store(coming, Relaxed);
             }
             pause();
@@ -192,5 +194,7 @@ mod tests {
         favour.ask(|| ());
         assert_eq!(favour.late.load(Relaxed), 1, "and nobody else came");
         drop(absent);
+        favour.ask(|| ());
+        assert_eq!(favour.late.load(Relaxed), 0, "it is forgotten");
     }
 }
