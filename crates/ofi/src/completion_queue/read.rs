@@ -79,11 +79,14 @@ impl Queue {
         let turn = self.turns.data();
         // SAFETY: the caller's promise.
         let read = unsafe { self.read(buffer, count, sources) };
-        if read.is_err() {
-            turn.found_nothing();
+        match read {
+            Ok(count) => Ok(count),
+            Err(miss) => {
+                turn.found_nothing();
+                drop(turn);
+                Err(miss.outside())
+            }
         }
-        drop(turn);
-        read.map_err(Miss::outside)
     }
 
     /// Reads up to `count` completions into the application's buffer.
