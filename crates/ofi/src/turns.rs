@@ -15,6 +15,7 @@
 use core::cell::UnsafeCell;
 use core::marker::PhantomData;
 use core::mem::transmute;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use core::time::Duration;
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 use std::time::Instant;
@@ -37,6 +38,10 @@ pub(crate) struct Turns {
     favour: Favour,
     /// Those that are taken instead, from a control call on that had both.
     joined: OnceLock<Arc<Turns>>,
+    /// Not less than the steps from any that are joined to these. Those of the lower rank are
+    /// joined to the others: ways stay short while objects come and go beside one that stays.
+    /// Changes while the lock is held.
+    rank: AtomicU32,
     /// The application serialises data calls.
     serial: bool,
     /// The process whose domain it is.
@@ -79,6 +84,7 @@ impl Turns {
             lock: Mutex::new(()),
             favour: Favour::new(),
             joined: OnceLock::new(),
+            rank: AtomicU32::new(0),
             held: UnsafeCell::new(None),
             serial,
             process: Process::current(),
@@ -118,6 +124,11 @@ impl Turns {
 
     /// Those that are taken instead of these, which may be themselves.
     fn all(&self) -> &Self {
+        self.joined.get().map_or(self, |next| next.root())
+    }
+
+    /// The same, to be joined to others.
+    fn root(self: &Arc<Self>) -> &Arc<Self> {
         let mut turns = self;
         while let Some(next) = turns.joined.get() {
             turns = next;
@@ -130,17 +141,23 @@ impl Turns {
         self.joined.get().is_some()
     }
 
-    /// From now on these are taken instead of `others`. The caller has both.
-    pub(crate) fn join(self: &Arc<Self>, others: &Self) {
-        let mut all = self;
-        while let Some(next) = all.joined.get() {
-            all = next;
+    /// From now on both are one. The caller has both.
+    pub(crate) fn join(self: &Arc<Self>, other: &Arc<Self>) {
+        let (one, other) = (self.root(), other.root());
+        if Arc::ptr_eq(one, other) {
+            return;
         }
-        let others = others.all();
-        if !core::ptr::eq(&raw const **all, others) {
-            // They were not joined, and nobody else joins any meanwhile.
-            let _ = others.joined.set(Arc::clone(all));
+        let ranks = (one.rank.load(Relaxed), other.rank.load(Relaxed));
+        let (root, below) = if ranks.0 < ranks.1 {
+            (other, one)
+        } else {
+            (one, other)
+        };
+        if ranks.0 == ranks.1 {
+            root.rank.store(ranks.0 + 1, Relaxed);
         }
+        // It was not joined, and nobody else joins any meanwhile.
+        let _ = below.joined.set(Arc::clone(root));
     }
 
     /// The lock of these or of those that are taken instead.
@@ -268,37 +285,11 @@ impl Turns {
     }
 }
 
-/// Real atomics, locks and fences, or loom's; and the process, which no model forks.
 #[cfg(not(loom))]
-mod sync {
-    pub(super) use core::sync::atomic::{AtomicBool, Ordering};
-    pub(super) use std::sync::{Mutex, MutexGuard};
+#[path = "turns/sync.rs"]
+mod sync;
 
-    pub(super) use limic_shm::process::Process;
-    pub(super) use rustix::thread::sched_yield as yield_now;
-    use rustix::thread::{MembarrierCommand, membarrier};
-
-    pub(super) use crate::ffi_guard::leave;
-
-    /// Whether there is a heavy fence, from now on.
-    pub(super) fn has_heavy_fence() -> bool {
-        membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
-    }
-
-    /// A full barrier against the heavy fence of another thread alone.
-    #[inline(always)]
-    pub(super) fn light_fence() {
-        core::sync::atomic::compiler_fence(Ordering::SeqCst);
-    }
-
-    /// A full barrier on each processor that runs a thread of this process.
-    pub(super) fn heavy_fence() {
-        // Cannot fail: it was registered when the domain was opened.
-        let _ = membarrier(MembarrierCommand::PrivateExpedited);
-    }
-}
-
-/// The same under loom: `tests/models`.
+/// The same under loom (`tests/models`), where no model forks.
 #[cfg(loom)]
 mod sync {
     pub(super) use limic_shm::sync::modelled::light_fence;

@@ -90,6 +90,26 @@ fn data_calls_of_joined_turns_exclude_each_other() {
     assert_eq!(shared.number.get(), 4 * EACH);
 }
 
+/// A queue that stays, while endpoints with another queue each come and go.
+#[test]
+fn ways_to_joined_turns_stay_short() {
+    let new = || Arc::new(Turns::new(false));
+    let stays = new();
+    for round in 0..1000 {
+        let (endpoint, goes) = (new(), new());
+        let order = if round % 2 == 0 {
+            [&stays, &goes]
+        } else {
+            [&goes, &stays]
+        };
+        order.into_iter().for_each(|queue| queue.join(&endpoint));
+        assert!(Arc::ptr_eq(endpoint.root(), stays.root()));
+        assert!(Arc::ptr_eq(endpoint.root(), goes.root()));
+    }
+    let steps = core::iter::successors(Some(&stays), |turns| turns.joined.get()).count();
+    assert!(steps <= 3, "{steps}");
+}
+
 /// In each of them the call ends, and not by waiting.
 #[test]
 fn a_forked_child_waits_for_no_call_of_another_thread() {
