@@ -228,10 +228,13 @@ impl Turns {
     }
 
     /// Gives the lock back, if data calls take it.
+    ///
+    /// # Safety
+    /// Where they do, this thread has [taken](Self::take) it.
     #[cold]
-    pub(crate) fn release(&self) {
+    pub(crate) unsafe fn release(&self) {
         if !self.serial {
-            // SAFETY: this thread has the lock until the guard is dropped.
+            // SAFETY: the caller's promise: it has the lock until the guard is dropped.
             drop(unsafe { (*self.held.get()).take() });
         }
     }
@@ -368,7 +371,8 @@ impl Drop for Turn<'_> {
         // What the call has changed is there for the control call that waits for this.
         self.turns.inside.store(false, Ordering::Release);
         if self.turns.stops.load(Ordering::Relaxed) {
-            self.turns.release();
+            // SAFETY: a turn stays with the thread that has taken the lock for it.
+            unsafe { self.turns.release() };
         }
     }
 }
