@@ -79,6 +79,8 @@ pub struct Autotuner {
     classes: [Option<SizeClass>; CLASSES],
     spell: Spell,
     under_way: u32,
+    /// Messages go both ways: the last spell did not have the two processors to itself.
+    both_ways: bool,
     /// Bytes that were to go by the pipeline.
     piped: u64,
     /// There are stores past the caches.
@@ -104,6 +106,7 @@ impl Autotuner {
                 mixed: true,
             },
             under_way: 0,
+            both_ways: false,
             piped: 0,
             non_temporal,
         }
@@ -200,19 +203,36 @@ impl Autotuner {
         None
     }
 
-    /// The peer takes part in a long message to it. While one from it is under way too, both share
-    /// the two processors, and each path would be taken for faster the more it takes from the other
-    /// direction.
+    /// The peer takes part in a long message to it, or is to take one without an answer. While one
+    /// from it is under way too, both share the two processors, and each path would be taken for
+    /// faster the more it takes from the other direction.
     pub fn answered(&mut self, now_ns: impl Fn() -> u64) {
         if self.under_way == 0 {
             return;
         }
         self.spell.mixed = true;
+        self.both_ways = true;
         let way = self.spell.way;
         let class = self.classes[self.spell.class].as_mut();
         if let Some(class) = class.filter(|class| class.current != way) {
             class.spoilt(now_ns().saturating_add(SPOILT_NS));
         }
+    }
+
+    /// Whether messages of so many bytes go by this path, and no other one of `available` is to be
+    /// tried now. None is while messages go both ways.
+    #[must_use]
+    pub fn is_settled(&self, bytes: u64, path: Path, available: PathSet) -> bool {
+        let class = self.classes[Self::class_of(bytes)].as_ref();
+        class.is_some_and(|class| {
+            class.current.path == path && (self.both_ways || class.is_settled(available))
+        })
+    }
+
+    /// Messages that have begun, and have not arrived.
+    #[must_use]
+    pub fn under_way(&self) -> u32 {
+        self.under_way
     }
 
     /// Learns from the spell that is over.
@@ -222,6 +242,7 @@ impl Autotuner {
         if spell.mixed || spell.older > 0 || spell.bytes == 0 {
             return None;
         }
+        self.both_ways = false;
         let now = now_ns();
         let time = now.saturating_sub(spell.since_ns).max(1);
         let class = self.classes[spell.class].as_mut()?;

@@ -91,6 +91,40 @@ impl Run {
 }
 
 #[test]
+fn a_class_is_settled_once_each_other_path_has_lost() {
+    let bytes = 1 << 20;
+    let mut run = Run::new();
+    let settled = |run: &Run, path| run.autotuner.is_settled(bytes, path, ALL);
+    assert!(!settled(&run, Path::Pipeline));
+    run.windows(PIPELINE_WINS, bytes, 10, 16, Path::Pipeline);
+    assert!(!settled(&run, Path::Pipeline), "nothing else was tried");
+    run.windows(PIPELINE_WINS, bytes, 100, 16, Path::Pipeline);
+    assert!(settled(&run, Path::Pipeline));
+    assert!(!settled(&run, Path::Cma));
+    // The machine changes, and the others are tried anew.
+    let slower = Speeds {
+        pipeline: PIPELINE_WINS.pipeline / 4.0,
+        ..PIPELINE_WINS
+    };
+    run.windows(slower, bytes, 100, 16, Path::Pipeline);
+    assert!(!settled(&run, Path::Pipeline));
+}
+
+#[test]
+fn a_class_is_settled_while_messages_go_both_ways() {
+    let bytes = 1 << 20;
+    let mut run = Run::new();
+    let settled = |run: &Run| run.autotuner.is_settled(bytes, Path::Pipeline, ALL);
+    let (way, spell, _) = run.autotuner.start(bytes, Path::Pipeline, ALL, || 0);
+    assert!(!settled(&run));
+    run.autotuner.answered(|| 0);
+    run.arrives(PIPELINE_WINS, way, spell, bytes);
+    assert!(settled(&run));
+    run.windows(PIPELINE_WINS, bytes, 8, 2, Path::Pipeline);
+    assert!(!settled(&run), "one way again");
+}
+
+#[test]
 fn a_wrong_table_is_corrected_and_a_right_one_left_alone() {
     for deep in [1, 16] {
         let mut run = Run::new();

@@ -48,6 +48,8 @@ struct Assumed {
     history: History,
     pace: ReceiverPace,
     peer_readable: bool,
+    /// How its receiver would have it if it were offered.
+    answered: Path,
 }
 
 impl SendState for Assumed {
@@ -66,14 +68,19 @@ impl SendState for Assumed {
     fn may_recycle(&self, _: u64) -> bool {
         self.history == History::Reply
     }
-    fn reply_bytes(&self) -> u64 {
+    fn unasked_bytes(&self) -> u64 {
         match self.history {
-            History::OneWay => 0,
             History::Reply => u64::MAX,
+            // Only what comes in fragments need not be offered.
+            History::Stream if self.answered == Path::Pipeline => u64::MAX,
+            History::OneWay | History::Stream => 0,
         }
     }
     fn reply_credit(&self) -> u64 {
-        self.reply_bytes()
+        match self.history {
+            History::OneWay | History::Stream => 0,
+            History::Reply => u64::MAX,
+        }
     }
 }
 
@@ -128,25 +135,22 @@ fn by_table(
         peer_readable,
         capabilities: pair.capabilities,
     };
+    let offered = Offered {
+        len: bytes,
+        vectored: query.vectored,
+        peer_readable: peer_readable && routes.may_stay(bytes),
+        whole: true,
+        pace,
+    };
+    let answer = select::answer(pair.table, &offered.query(pair.locality, pair.capabilities));
     let state = Assumed {
         history,
         pace,
         peer_readable,
+        answered: answer.0,
     };
     let sent = || routes.select(bytes, &state).path(&routes, bytes);
-    let (path, tunable) = match path.or_else(sent) {
-        Some(path) => (path, false),
-        None => {
-            let offered = Offered {
-                len: bytes,
-                vectored: query.vectored,
-                peer_readable: peer_readable && routes.may_stay(bytes),
-                whole: true,
-                pace,
-            };
-            select::answer(pair.table, &offered.query(pair.locality, pair.capabilities))
-        }
-    };
+    let (path, tunable) = path.or_else(sent).map_or(answer, |path| (path, false));
     let decided = pair
         .table
         .walk(&query, |path, why| explanation.refuse(path, why));
@@ -175,6 +179,7 @@ fn note(path: Path, row: &Row, can: bool, history: History) -> Option<&'static s
             History::Reply => {
                 "a reply goes without asking: staging buffers that went to and fro hold it"
             }
+            History::Stream => "the receiver has said that it takes the next ones as they come",
             History::OneWay => "the receiver need not be asked",
         }),
         Path::EagerFragments => Some("longer than a record: eager, in fragments"),
@@ -293,6 +298,7 @@ impl fmt::Display for Explanation {
         let history = match question.history {
             History::OneWay => "",
             History::Reply => " as a reply",
+            History::Stream => " in a stream",
         };
         write!(f, "{bytes}{history} go by {}", self.path)?;
         if self.fragment_bytes > 0 {

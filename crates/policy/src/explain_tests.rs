@@ -86,6 +86,27 @@ fn a_reply_goes_without_asking() {
 }
 
 #[test]
+fn a_stream_goes_without_asking_where_it_is_asked_for_in_fragments() {
+    let stream = |question| {
+        explained(&Question {
+            history: History::Stream,
+            ..question
+        })
+    };
+    let longest = stream(within_a_cache(1 << 20));
+    assert_eq!(longest.path, Path::EagerFragments);
+    assert!(
+        longest
+            .to_string()
+            .starts_with("1M (1048576 bytes) in a stream go by eager-fragments")
+    );
+    assert!(longest.to_string().contains("but: the receiver has said"));
+    assert_eq!(stream(within_a_cache((1 << 20) + 1)).path, Path::Pipeline);
+    let far = Question::near(256 << 10, Locality::SamePackage);
+    assert_eq!(stream(far).path, Path::SplitCopy);
+}
+
+#[test]
 fn a_long_reply_to_a_far_core_goes_by_single_copy_where_all_cores_share_a_cache() {
     let reply = Question {
         history: History::Reply,

@@ -25,8 +25,9 @@ const SHORTEST_AHEAD: u64 = 1024;
 /// nobody expects.
 pub const LONGEST_EAGER: u64 = 64 << 10;
 
-/// Longest message in recycled staging buffers, in bytes: all that one peer may keep of them. Of a
-/// longer one they would take a part, and then what goes to and fro would go in less.
+/// Longest message that goes without asking, in bytes: all that one peer may keep of recycled
+/// staging buffers. Of a longer one they would take a part, and then what goes to and fro would go
+/// in less.
 pub const LONGEST_RECYCLED: u64 = 1 << 20;
 
 /// Longest eager message in one record, in bytes: 20 cache lines with its header. In a stream, a
@@ -84,8 +85,9 @@ pub struct Routes {
     eager_below: u64,
     /// Longer messages than eager ones, but shorter than this, are offered, and go in fragments.
     pipeline_below: u64,
-    /// Shorter messages go without asking if they are likely to be a reply.
-    reply_below: u64,
+    /// Shorter messages go without asking if they are likely to be a reply, or if the receiver has
+    /// said so.
+    unasked_below: u64,
     /// The longest message that goes whole in one staging buffer.
     longest_single_buffer: u64,
     /// Shorter messages go ahead of a slow receiver.
@@ -139,8 +141,9 @@ pub trait SendState {
     fn is_peer_readable(&self) -> bool;
     /// There is any use in asking for a recycled buffer for so many bytes.
     fn may_recycle(&self, len: u64) -> bool;
-    /// The longest message that the recycled buffers hold in fragments, in bytes.
-    fn reply_bytes(&self) -> u64;
+    /// The longest message that goes without asking, in bytes: recycled buffers hold it in
+    /// fragments, or the receiver has said that it takes the next ones as they come.
+    fn unasked_bytes(&self) -> u64;
     /// Bytes that the peer has sent, and may keep in buffers for its replies.
     fn reply_credit(&self) -> u64;
 }
@@ -165,7 +168,7 @@ impl Routes {
             record_below: thresholds.eager_below.min(pair.longest_record + 1),
             eager_below: thresholds.eager_below,
             pipeline_below: thresholds.pipeline_below,
-            reply_below: reply_below(pair, thresholds),
+            unasked_below: unasked_below(pair, thresholds),
             longest_single_buffer: longest_single_buffer(locality).min(pair.buffer_bytes),
             send_ahead_below: ahead.eager_below,
             peer_readable_from: peer_readable_from(pair),
@@ -214,8 +217,9 @@ impl Routes {
             return SendPlan::Offer;
         }
         // A message that fits the recycled buffers of a peer is likely to be a reply, for which
-        // that peer waits.
-        if len < self.eager_below || (len < self.reply_below && len <= state.reply_bytes()) {
+        // that peer waits. In a stream, an answer to each offer would cost a gap: the receiver has
+        // posted its receives by the time that it comes to the message.
+        if len < self.eager_below || (len < self.unasked_below && len <= state.unasked_bytes()) {
             return if len <= self.longest_single_buffer {
                 SendPlan::Buffer
             } else {
@@ -224,7 +228,7 @@ impl Routes {
         }
         // Fragments that receivers ask for name buffers that may be kept. Where long messages go by
         // single copy, which names none, the first reply names them.
-        let first_reply = len >= self.pipeline_below && len < self.reply_below;
+        let first_reply = len >= self.pipeline_below && len < self.unasked_below;
         if first_reply && len <= state.reply_credit() {
             return SendPlan::Fragments;
         }
@@ -257,9 +261,9 @@ fn peer_readable_from(pair: &Pair<'_>) -> u64 {
     SHORTEST_PEER_READABLE
 }
 
-/// Below how many bytes a reply goes without asking: 0 if shorter messages are to be asked for
-/// already.
-fn reply_below(pair: &Pair<'_>, thresholds: Thresholds) -> u64 {
+/// Below how many bytes a reply, or a message of a stream, goes without asking: 0 if shorter
+/// messages are to be asked for already.
+fn unasked_below(pair: &Pair<'_>, thresholds: Thresholds) -> u64 {
     if thresholds.eager_below <= LONGEST_EAGER {
         return 0;
     }

@@ -46,6 +46,13 @@ impl SlowReceiver {
         }
     }
 
+    /// Messages of the sender that hold it up, and wait for their receive.
+    #[inline]
+    #[must_use]
+    pub const fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
     /// Nothing of this sender waits, and nothing did for some time: no need to look at a clock.
     #[inline]
     #[must_use]

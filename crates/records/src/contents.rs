@@ -73,8 +73,32 @@ pub struct ClearToSend {
     pub start: u64,
     /// The first byte behind them.
     pub end: u64,
-    /// It could have read them through the kernel module: the next message is to be exposed to it.
-    pub expose: bool,
+    /// How the sender is to go on with the next messages.
+    pub next: Next,
+}
+
+/// How the sender of a message that was asked for is to go on with the next ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Next {
+    /// As the table of paths says.
+    #[default]
+    Usual = 0,
+    /// The receiver could have read this one through the kernel module: the next is to be exposed
+    /// to it.
+    Exposed = 1,
+    /// The receiver takes them as they come: they need not be offered.
+    Unasked = 2,
+}
+
+impl Next {
+    pub(super) fn decode(tag: u64) -> Result<Self, Violation> {
+        match tag {
+            0 => Ok(Self::Usual),
+            1 => Ok(Self::Exposed),
+            2 => Ok(Self::Unasked),
+            _ => Err("a request for bytes, and for the next ones in no known way"),
+        }
+    }
 }
 
 impl ClearToSend {
@@ -82,7 +106,7 @@ impl ClearToSend {
     #[must_use]
     pub fn encode(&self) -> ControlRecord {
         let words = [self.send, self.receive, self.start, self.end];
-        ControlRecord::new(CLEAR_TO_SEND, self.expose.into(), words)
+        ControlRecord::new(CLEAR_TO_SEND, self.next as u64, words)
     }
 }
 
@@ -205,9 +229,10 @@ pub enum Update {
     Pace(ReceiverPace),
     /// Where it runs.
     Place(Place),
-    /// Whether it holds too many unexpected bytes, so that it wants to be asked first. It goes over
-    /// networks alone: a peer that shares memory looks at the status line.
-    OverBudget(bool),
+    /// Whether it wants to be asked first. Over networks, since it holds too many unexpected bytes;
+    /// of that, a peer that shares memory is told by the status line. Such a peer is told so where
+    /// a long message came before its receive.
+    AskFirst(bool),
 }
 
 impl Update {
@@ -217,7 +242,7 @@ impl Update {
         let (which, value) = match self {
             Self::Pace(pace) => (0, u64::from(pace == ReceiverPace::Slow)),
             Self::Place(place) => (1, u64::from_le_bytes(place.to_bytes())),
-            Self::OverBudget(over) => (2, over.into()),
+            Self::AskFirst(over) => (2, over.into()),
         };
         ControlRecord::new(UPDATE, which, [value])
     }
@@ -227,7 +252,7 @@ impl Update {
             0 if value == 0 => Self::Pace(ReceiverPace::Steady),
             0 => Self::Pace(ReceiverPace::Slow),
             1 => Self::Place(Place::from_bytes(value.to_le_bytes())),
-            2 => Self::OverBudget(value != 0),
+            2 => Self::AskFirst(value != 0),
             _ => return Err("an update of no known kind"),
         })
     }

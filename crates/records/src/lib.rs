@@ -12,7 +12,7 @@
 //! | [`EAGER_FRAGMENTED`] | message's | length and flags; its fragments follow |
 //! | [`READY_TO_SEND`] | message's | send id, length and flags, address, key |
 //! | [`ARENA`] | message's | name, offset, length and how many are ahead |
-//! | [`CLEAR_TO_SEND`] | 1: expose | send id, receive id, first byte, end |
+//! | [`CLEAR_TO_SEND`] | how the next ones go | send id, receive id, first byte, end |
 //! | [`SPLIT_COPY`] | | send id, the receiver's line of `splits` |
 //! | [`FRAGMENT_STAGED`] | | (receive id, first byte,) page word, extent |
 //! | [`FRAGMENT_INLINE`] | receive id or 0 | (first byte,) the fragment |
@@ -44,7 +44,9 @@ use limic_pools::arena::ArenaMessage;
 use limic_pools::staging::BufferDescriptor;
 use limic_shm::bytes::{Skip, Source, flagged, unflagged, words};
 
-pub use self::contents::{ClearToSend, Done, Offer, RegionAccess, SplitRequest, Transfer, Update};
+pub use self::contents::{
+    ClearToSend, Done, Next, Offer, RegionAccess, SplitRequest, Transfer, Update,
+};
 pub use self::envelope::Envelope;
 
 /// A message of the application, as its own payload.
@@ -225,7 +227,7 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
                     receive,
                     start,
                     end,
-                    expose: tag != 0,
+                    next: Next::decode(tag)?,
                 })
             }
             SPLIT_COPY => {

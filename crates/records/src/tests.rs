@@ -104,7 +104,7 @@ fn all_states_come_back() {
         Update::Pace(ReceiverPace::Slow),
         Update::Pace(ReceiverPace::Steady),
         Update::Place(Place::from_bytes([1, 2, 3, 4, 5, 6, 7, 8])),
-        Update::OverBudget(true),
+        Update::AskFirst(true),
     ];
     for state in states {
         assert_eq!(read_back(&state.encode()), Ok(format!("{state:?}")));

@@ -67,13 +67,15 @@ pub(super) fn text(
         ..Question::new(bytes, receiver)
     };
     let explanation = settings.explain(&question);
-    let reply = settings.explain(&Question {
-        history: History::Reply,
-        ..question
-    });
     let mut text = format!("{to}: {explanation}");
-    if reply.path != explanation.path {
-        text.push_str(&format!("{to}: {reply}"));
+    for history in [History::Reply, History::Stream] {
+        let other = settings.explain(&Question {
+            history,
+            ..question
+        });
+        if other.path != explanation.path {
+            text.push_str(&format!("{to}: {other}"));
+        }
     }
     if let Receiver::Near { locality, .. } = receiver {
         text.push_str(&about_the_pair(settings, locality, message));

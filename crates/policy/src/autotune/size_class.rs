@@ -310,6 +310,14 @@ impl SizeClass {
         self.lost[index] = true;
     }
 
+    /// Whether the path is known, and each other way that may be taken has lost a try: none is
+    /// tried before some time is over.
+    pub(super) fn is_settled(&self, available: PathSet) -> bool {
+        let known = self.usual > 0.0 && self.left_of_try == 0;
+        let mut ways = CANDIDATES.iter().zip(self.lost);
+        known && ways.all(|(way, lost)| lost || !self.may_challenge(*way, available))
+    }
+
     /// The current path is known, and this spell is not one of those that are measured
     /// nevertheless.
     pub(super) fn may_skip(&self) -> bool {

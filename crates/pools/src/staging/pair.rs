@@ -111,6 +111,14 @@ impl StagingPair {
         }
     }
 
+    /// Whether a long message came from the peer without asking, and too early, not long ago; or
+    /// nobody would know how long ago.
+    #[must_use]
+    pub fn is_penalized(&self, peer: &impl Peer) -> bool {
+        let came = peer.received_bytes().wrapping_sub(self.recycled.received);
+        !peer.is_counted() || self.recycled.penalty > came
+    }
+
     /// Whether there is any use in asking for a recycled buffer. In a stream in one direction there
     /// is none: two loads say so.
     #[inline(always)]
@@ -237,16 +245,18 @@ impl StagingPair {
         }
     }
 
-    /// The peer has sent a message of `len` bytes without asking, as a reply, and nobody waited for
-    /// it: it has to be copied aside. Without recycled buffers the peer asks before it sends such
-    /// ones, until as many bytes as [`REPLY_PENALTY`] of them have come.
+    /// The peer has sent a message of `len` bytes without asking, as a reply or in a stream, and
+    /// nobody waited for it: it has to be copied aside. Without recycled buffers the peer asks
+    /// before it sends replies, until as many bytes as [`REPLY_PENALTY`] of them have come.
     #[cold]
     pub fn unsolicited_reply(&mut self, pool: &mut StagingPool, out: &mut impl Peer, len: u64) {
         self.give_back_all(pool, out);
-        self.recycled.credit = 0;
         if out.is_counted() {
+            // What had come before counts for nothing.
+            self.recycled.credit_for(out.received_bytes());
             self.recycled.penalty = len.saturating_mul(REPLY_PENALTY);
         }
+        self.recycled.credit = 0;
     }
 
     fn give_back_all(&mut self, pool: &mut StagingPool, out: &mut impl Peer) {

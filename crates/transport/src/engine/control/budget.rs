@@ -35,7 +35,7 @@ fn count(cx: &mut Cx, from: u32, change: (i64, i64)) {
 #[cold]
 fn tell(cx: &mut Cx, over_budget: bool) {
     for peer in cx.fabric.tell_over_budget(over_budget) {
-        outbox::control(cx, peer, Update::OverBudget(over_budget).encode());
+        outbox::control(cx, peer, Update::AskFirst(over_budget).encode());
     }
     cx.memory.status.tell_over_budget(over_budget);
 }

@@ -46,9 +46,41 @@ pub(crate) struct ShmPair {
     pub(crate) assembly: Option<EagerAssembly>,
     /// The last message to the peer in fragments had to wait for room.
     pub(crate) waited: bool,
+    /// Long messages that the peer takes without an offer, by its own word.
+    pub(crate) unasked: Unasked,
     /// What was measured of long messages from the peer; made at the first one.
     pub(crate) autotuner: Option<Box<Autotuner>>,
     pub(crate) latency: LatencyProbe,
+}
+
+/// Messages that go without an offer, since their receiver has said so of one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unasked {
+    /// The longest of which it has: of longer ones it may know a faster path.
+    longest: u64,
+    /// Bytes that may still go so.
+    left: u64,
+}
+
+impl Unasked {
+    /// Bytes until some messages are offered again, so that their receiver measures whether another
+    /// path is faster by now.
+    const BYTES: u64 = 256 << 20;
+
+    /// The receiver says so of a message of `len` bytes.
+    pub(crate) fn grant(&mut self, len: u64) {
+        self.longest = self.longest.max(len);
+        self.left = Self::BYTES;
+    }
+
+    /// A message of `len` bytes goes so.
+    #[inline]
+    pub(crate) fn goes(&mut self, len: u64) {
+        self.left = self.left.saturating_sub(len);
+        if self.left == 0 {
+            self.longest = 0;
+        }
+    }
 }
 
 /// Where the two ends run, and what they can do: routes follow from it.
@@ -142,6 +174,7 @@ impl ShmPair {
             },
             assembly: None,
             waited: false,
+            unasked: Unasked::default(),
             autotuner: None,
             latency: LatencyProbe::default(),
         }
@@ -197,8 +230,11 @@ impl SendState for PairState<'_> {
     }
 
     #[inline]
-    fn reply_bytes(&self) -> u64 {
-        self.pair.staging.reply_bytes()
+    fn unasked_bytes(&self) -> u64 {
+        self.pair
+            .unasked
+            .longest
+            .max(self.pair.staging.reply_bytes())
     }
 
     fn reply_credit(&self) -> u64 {

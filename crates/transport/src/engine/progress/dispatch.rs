@@ -6,6 +6,7 @@ use limic_shm::bytes::Source;
 use crate::engine::contact::arenas;
 use crate::engine::control::{line_latency, locality, pace};
 use crate::engine::cx::Cx;
+use crate::engine::peer::pair::Unasked;
 use crate::engine::protocol::{
     arena_message, assembly, private_ring, receive, regions, rendezvous, split_copy,
 };
@@ -93,6 +94,9 @@ fn on_update(cx: &mut Cx, from: u32, update: Update) {
     match update {
         Update::Pace(pace) => pace::on_receiver_pace(cx, from, pace),
         Update::Place(place) => locality::on_relocated(cx, from, place),
-        Update::OverBudget(over) => cx.fabric.ask_first(from, over),
+        Update::AskFirst(ask) => match cx.peers.pair(from) {
+            Some(pair) => pair.unasked = Unasked::default(),
+            None => cx.fabric.ask_first(from, ask),
+        },
     }
 }

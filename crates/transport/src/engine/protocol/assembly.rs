@@ -4,7 +4,7 @@ use limic_policy::Path;
 use limic_policy::select::{LONGEST_EAGER, LONGEST_RECYCLED};
 use limic_policy::slow_receiver::LONG;
 use limic_pools::staging::BufferDescriptor;
-use limic_records::{Transfer, Violation};
+use limic_records::{Transfer, Update, Violation};
 use limic_shm::bytes::{ReceiveBuffer, Source};
 
 use crate::engine::control::{budget, counting, line_latency, pace};
@@ -14,6 +14,7 @@ use crate::engine::fabric::Coming;
 use crate::engine::matching::unexpected_store::{
     UnexpectedBody, UnexpectedMessage, UnexpectedStore,
 };
+use crate::engine::outbox;
 use crate::engine::peer::table::{Channel, PeerState};
 use crate::engine::protocol::receive_target::{Came, ReceiveTarget};
 use crate::engine::protocol::{receive, rendezvous, rma, unexpected};
@@ -84,10 +85,7 @@ pub(crate) fn destination(
         }
         None => {
             if len > LONGEST_EAGER {
-                if let Some(pair) = cx.peers.pair(from) {
-                    let (pool, out) = (&mut cx.staging, &mut pair.out);
-                    pair.staging.unsolicited_reply(pool, out, len);
-                }
+                too_early(cx, from, len);
             }
             let body = UnexpectedBody::Partial(cx.matching.store().buffer());
             let message = UnexpectedMessage {
@@ -98,6 +96,21 @@ pub(crate) fn destination(
             Destination::Unexpected(unexpected::keep(cx, message)?)
         }
     })
+}
+
+/// A long message has come unasked, and has to be copied aside. For some time, its sender is to ask
+/// before the next ones.
+#[cold]
+fn too_early(cx: &mut Cx, from: u32, len: u64) {
+    let Some(pair) = cx.peers.pair(from) else {
+        return;
+    };
+    let knows = pair.staging.is_penalized(&pair.out);
+    pair.staging
+        .unsolicited_reply(&mut cx.staging, &mut pair.out, len);
+    if !knows {
+        outbox::answer(cx, from, Update::AskFirst(true).encode());
+    }
 }
 
 /// A fragment came in a staging buffer.

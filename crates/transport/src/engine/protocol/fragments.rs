@@ -11,11 +11,13 @@
 //!   fragment names the receive and its place, and several such messages may go at once.
 
 use limic_policy::Path;
+use limic_policy::select::LONGEST_EAGER;
 use limic_policy::select::fragments::{self, Cut, CutFor};
 use limic_pools::staging::StagingPool;
 use limic_records as frame;
 use limic_shm::bytes::gather_part;
 use limic_shm::segment::STAGING_PAGE;
+use limic_shm::system::now_ns;
 
 use crate::engine::cx::Cx;
 use crate::engine::outbound::InlineFragment;
@@ -161,6 +163,15 @@ pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Optio
         pair.waited = !pair.out.push_message(kind, tag, immediate, begin);
         if pair.waited {
             return Attempt::Waits;
+        }
+        if len > LONGEST_EAGER {
+            pair.unasked.goes(len);
+        }
+    }
+    if len > LONGEST_EAGER {
+        if let Some(autotuner) = &mut pair.autotuner {
+            // It shares the two processors with what comes from the peer, also unanswered.
+            autotuner.answered(now_ns);
         }
     }
     let fragmented = Fragmented {

@@ -2,7 +2,7 @@
 
 use limic_policy::Path;
 use limic_policy::select::network::{self, NetworkPlan};
-use limic_records::{self as frame, ControlRecord, OFFSET_BYTES, Offer};
+use limic_records::{self as frame, ControlRecord, Next, OFFSET_BYTES, Offer};
 use limic_shm::bytes::{SendBuffer, Sink, Skip, gather, gather_behind, put_words};
 
 use crate::engine::control::counting;
@@ -172,7 +172,7 @@ pub(crate) fn accept(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incom
         Some(Err(why)) => tracing::debug!("a message comes in packets: {why}"),
         None => {}
     }
-    rendezvous::request_fragments(cx, slot, &incoming, false);
+    rendezvous::request_fragments(cx, slot, &incoming, Next::Usual);
 }
 
 /// A read is over.
@@ -193,7 +193,7 @@ pub(crate) fn on_read(cx: &mut Cx, id: RequestId, failed: Option<String>) {
                 "network-read with peer {}: {why}; using packets",
                 incoming.from()
             );
-            rendezvous::request_fragments(cx, slot, &incoming, false);
+            rendezvous::request_fragments(cx, slot, &incoming, Next::Usual);
         }
     }
 }

@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 use limic_policy::Path;
-use limic_records::{Done, RegionAccess};
+use limic_records::{Done, Next, RegionAccess};
 use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 
 use super::{fragments, rendezvous, rma};
@@ -320,7 +320,7 @@ pub(crate) fn on_put(cx: &mut Cx, from: u32, asked: RegionAccess) {
     if len == 0 {
         return finish_put(cx, slot, &incoming);
     }
-    rendezvous::request_fragments(cx, slot, &incoming, false);
+    rendezvous::request_fragments(cx, slot, &incoming, Next::Usual);
 }
 
 /// A write into a region is complete.

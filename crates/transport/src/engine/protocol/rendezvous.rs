@@ -8,7 +8,7 @@ use limic_copy::address_of_room;
 use limic_policy::Path;
 use limic_policy::autotune::Candidate;
 use limic_policy::select::{self, Offered};
-use limic_records::{ClearToSend, Done, Offer, Violation};
+use limic_records::{ClearToSend, Done, Next, Offer, Violation};
 
 use crate::counters::Event;
 use crate::engine::control::{autotune, counting, line_latency};
@@ -63,7 +63,7 @@ fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, wh
     match candidate.path {
         // The sender exposes its bytes only where they are likely to be read: from the next message
         // on.
-        Path::Kmod if offer.key == 0 => request_fragments(cx, slot, &incoming, true),
+        Path::Kmod if offer.key == 0 => request_fragments(cx, slot, &incoming, Next::Exposed),
         Path::Cma | Path::Kmod | Path::PeerReadable => {
             if let Some(receiving) = cx.requests.known_receive(slot) {
                 receiving.stage = ReceiveStage::Reading(incoming);
@@ -74,7 +74,10 @@ fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, wh
         Path::SameProcess if copy_in_process(cx, slot, offer, &incoming) => {
             finish_receive(cx, slot, &incoming);
         }
-        _ => request_fragments(cx, slot, &incoming, false),
+        _ => {
+            let next = next(cx, &incoming);
+            request_fragments(cx, slot, &incoming, next);
+        }
     }
 }
 
@@ -115,9 +118,33 @@ fn choose(
     }
 }
 
-/// Asks the sender for the rest of a message in fragments; `expose`: the next message is to be
-/// exposed to the kernel module.
-pub(crate) fn request_fragments(cx: &mut Cx, slot: Slot, incoming: &Incoming, expose: bool) {
+/// How the sender of a message that comes in fragments is to go on with the next ones. In a stream,
+/// they may come without an offer: if each is offered, nothing moves from the end of one receive
+/// until the answer for the next one has its first fragment. They lie in the staging pool and in
+/// the ring until the application has posted receives and waits for them.
+fn next(cx: &mut Cx, incoming: &Incoming) -> Next {
+    let Some(pair) = cx.peers.pair(incoming.from()) else {
+        return Next::Usual;
+    };
+    let autotuner = pair.autotuner.as_ref();
+    // Another one waits beside it, or is under way.
+    let is_stream = pair.pace.own.waiting() > 0 || autotuner.is_some_and(|one| one.under_way() > 1);
+    // What goes without an offer is not measured, and takes no other path.
+    let is_settled = incoming.sample.is_none()
+        || autotuner.is_some_and(|autotuner| {
+            let available = pair.conditions.capabilities.paths;
+            autotuner.is_settled(incoming.sent, incoming.path, available)
+        });
+    // Where such a message came too early not long ago, the next one may again.
+    if is_stream && is_settled && !pair.staging.is_penalized(&pair.out) {
+        Next::Unasked
+    } else {
+        Next::Usual
+    }
+}
+
+/// Asks the sender for the rest of a message in fragments, and says how the next ones are to go.
+pub(crate) fn request_fragments(cx: &mut Cx, slot: Slot, incoming: &Incoming, next: Next) {
     let path = packets::fragments_path(cx, incoming.from());
     if let Some(receiving) = cx.requests.known_receive(slot) {
         receiving.stage = ReceiveStage::Assembling(Incoming { path, ..*incoming });
@@ -127,7 +154,7 @@ pub(crate) fn request_fragments(cx: &mut Cx, slot: Slot, incoming: &Incoming, ex
         receive: cx.requests.id(slot).0,
         start: incoming.got,
         end: incoming.wanted,
-        expose,
+        next,
     };
     outbox::control(cx, incoming.from(), clear.encode());
 }
@@ -230,7 +257,10 @@ pub(crate) fn on_clear_to_send(
     // What the receiver does not read is not open to it any longer.
     sending.exposed = None;
     if let Some(pair) = cx.peers.pair(from) {
-        pair.copies.note_kmod(clear.expose);
+        pair.copies.note_kmod(clear.next == Next::Exposed);
+        if clear.next == Next::Unasked {
+            pair.unasked.grant(sending.data.len());
+        }
     }
     let confirm = match sending.stage {
         SendStage::Offered { .. } | SendStage::SplitWrite(_) => sending.delivered && !outlives,

@@ -5,6 +5,7 @@
 
 use limic_copy::RemoteRange;
 use limic_policy::Path;
+use limic_records::Next;
 use limic_shm::bytes::Skip;
 
 use crate::engine::cx::Cx;
@@ -65,7 +66,7 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
         else {
             if pair.arenas.was_missed(remote.key as u32) {
                 // Fragments need no descriptor.
-                rendezvous::request_fragments(cx, slot, &incoming, false);
+                rendezvous::request_fragments(cx, slot, &incoming, Next::Usual);
             } else {
                 cx.peers.violated(incoming.from(), arena_message::OUTSIDE);
             }
@@ -92,7 +93,7 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
     if let Some(why) = failed {
         incoming.got += copied;
         rendezvous::demote(cx, incoming.from(), incoming.path, &why);
-        rendezvous::request_fragments(cx, slot, &incoming, false);
+        rendezvous::request_fragments(cx, slot, &incoming, Next::Usual);
         return true;
     }
     go_on(cx, slot, incoming, copied)

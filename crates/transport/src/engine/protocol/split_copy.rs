@@ -15,7 +15,7 @@ use crate::engine::protocol::rendezvous;
 
 use limic_copy::{RemoteRange, SplitCopy, address_of_room};
 use limic_policy::Path;
-use limic_records::{ClearToSend, Done, SplitRequest, Violation};
+use limic_records::{ClearToSend, Done, Next, SplitRequest, Violation};
 use limic_shm::owner::split::SplitTerms;
 
 use crate::engine::cx::Cx;
@@ -305,7 +305,7 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
         receive: id.0,
         start: left.start,
         end: left.end,
-        expose: false,
+        next: Next::Usual,
     };
     outbox::control(cx, incoming.from(), clear.encode());
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use limic_policy::Path;
-use limic_records::{self as frame, ClearToSend, Done, Offer};
+use limic_records::{self as frame, ClearToSend, Done, Next, Offer};
 
 use super::networks::{call, listening};
 use super::{known, pending, post, send, tags};
@@ -295,7 +295,7 @@ fn a_message_is_not_received_in_the_middle_of_a_record() {
         receive: 1,
         start: 0,
         end: data.len() as u64,
-        expose: false,
+        next: Next::Usual,
     };
     raw.words(
         clear.encode().kind,

@@ -15,6 +15,7 @@ mod polling;
 mod receive_bypass;
 mod sleeping;
 mod staging;
+mod streams;
 mod third;
 mod unexpected;
 mod unmapped;
@@ -52,15 +53,17 @@ fn open_with(with: impl FnOnce(SettingsBuilder) -> SettingsBuilder) -> Engine {
 
 /// One whose messages of up to 64 KiB go eagerly, through so many staging buffers of 16 KiB.
 fn open_fragmenting(staging_buffers: u32) -> Engine {
+    open_with(|settings| fragmenting(settings, staging_buffers))
+}
+
+fn fragmenting(settings: SettingsBuilder, staging_buffers: u32) -> SettingsBuilder {
     let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
-    open_with(|settings| {
-        settings
-            .allowed(paths.with(Path::Pipeline))
-            .eager_max(LONGEST_EAGER)
-            .staging_buffer_bytes(16 << 10)
-            .staging_buffers(staging_buffers)
-            .linger(Duration::ZERO)
-    })
+    settings
+        .allowed(paths.with(Path::Pipeline))
+        .eager_max(LONGEST_EAGER)
+        .staging_buffer_bytes(16 << 10)
+        .staging_buffers(staging_buffers)
+        .linger(Duration::ZERO)
 }
 
 /// One turn of everybody: messages, and first contacts.

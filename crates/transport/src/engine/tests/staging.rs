@@ -62,7 +62,7 @@ fn answers_go_in_the_buffers_in_which_messages_came() {
 }
 
 /// How many messages went without asking.
-fn eager(engine: &Engine) -> u64 {
+pub(super) fn eager(engine: &Engine) -> u64 {
     let counters = engine.cx.counters.page().counters;
     let of_path = counters
         .sent_paths

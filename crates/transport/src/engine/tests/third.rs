@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use limic_policy::{Path, PathSet};
-use limic_records::{ClearToSend, ControlRecord, Done, SPLIT_COPY};
+use limic_records::{ClearToSend, ControlRecord, Done, Next, SPLIT_COPY};
 use limic_shm::owner::split::SplitTerms;
 use limic_shm::ring::Mapped;
 use limic_shm::ring::shared::SharedProducer;
@@ -273,7 +273,7 @@ fn a_send_is_not_over_because_a_third_says_that_its_receiver_has_all_bytes() {
         receive: receive.0,
         start: 0,
         end: 0,
-        expose: false,
+        next: Next::Usual,
     };
     forger.push(&clear.encode());
     for _ in 0..4 {
