@@ -13,6 +13,10 @@ pub const FI_REMOTE_READ: u64 = 1 << 12;
 pub const FI_REMOTE_WRITE: u64 = 1 << 13;
 pub const FI_MULTI_RECV: u64 = 1 << 16;
 pub const FI_REMOTE_CQ_DATA: u64 = 1 << 17;
+/// The user chooses what its peers are called; also a flag of `fi_av_insert`.
+pub const FI_AV_USER_ID: u64 = 1 << 41;
+/// Another provider owns the queues; also a flag of those that it opens here.
+pub const FI_PEER: u64 = 1 << 43;
 pub const FI_LOCAL_COMM: u64 = 1 << 51;
 pub const FI_REMOTE_COMM: u64 = 1 << 52;
 pub const FI_SOURCE: u64 = 1 << 57;

@@ -2,6 +2,7 @@
 //! versions later than 1.17.
 
 use core::mem::offset_of;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::process::Command;
 
@@ -10,6 +11,7 @@ use super::endpoint::*;
 use super::entries::*;
 use super::info::*;
 use super::objects::*;
+use super::peer::*;
 use super::*;
 
 /// One line of the C program, and the number that it has to print.
@@ -151,6 +153,8 @@ fn numbers() -> Vec<Fact> {
         FI_REMOTE_WRITE,
         FI_MULTI_RECV,
         FI_REMOTE_CQ_DATA,
+        FI_AV_USER_ID,
+        FI_PEER,
         FI_LOCAL_COMM,
         FI_REMOTE_COMM,
         FI_SOURCE,
@@ -235,6 +239,7 @@ fn numbers() -> Vec<Fact> {
         ("FI_CLASS_FABRIC", class::FABRIC as u64),
         ("FI_CLASS_DOMAIN", class::DOMAIN as u64),
         ("FI_CLASS_EP", class::EP as u64),
+        ("FI_CLASS_SRX_CTX", class::SRX_CTX as u64),
         ("FI_CLASS_AV", class::AV as u64),
         ("FI_CLASS_MR", class::MR as u64),
         ("FI_CLASS_EQ", class::EQ as u64),
@@ -259,21 +264,24 @@ fn numbers() -> Vec<Fact> {
     all
 }
 
-#[test]
-fn structures_and_numbers_are_those_of_the_headers() {
+/// The headers that every version has.
+const HEADERS: &str = "fabric.h fi_atomic.h fi_cm.h fi_collective.h fi_domain.h fi_endpoint.h fi_eq.h \
+                       fi_errno.h fi_rma.h fi_tagged.h providers/fi_prov.h";
+
+/// Has a C program print the facts under these headers, and their version; nothing where the first
+/// is not found.
+fn values_of(facts: &[Fact], headers: &str, folder: Option<&OsStr>) -> Option<(u32, Vec<u64>)> {
     let here = tempfile::tempdir().expect("a folder");
     let (source, program) = (here.path().join("facts.c"), here.path().join("facts"));
-    let facts: Vec<Fact> = structures().into_iter().chain(numbers()).collect();
-    let mut text = String::from(
-        "#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <rdma/fabric.h>\n\
-         #include <rdma/fi_atomic.h>\n#include <rdma/fi_cm.h>\n\
-         #include <rdma/fi_collective.h>\n#include <rdma/fi_domain.h>\n\
-         #include <rdma/fi_endpoint.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_errno.h>\n\
-         #include <rdma/fi_rma.h>\n#include <rdma/fi_tagged.h>\n#include <rdma/providers/fi_prov.h>\n\
-         int main(void) {\n\
+    let mut text = String::from("#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n");
+    for header in headers.split_whitespace() {
+        writeln!(text, "#include <rdma/{header}>").expect("a string");
+    }
+    text.push_str(
+        "int main(void) {\n\
          printf(\"%u\\n\", FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION));\n",
     );
-    for fact in &facts {
+    for fact in facts {
         writeln!(
             text,
             "printf(\"%llu\\n\", (unsigned long long) ({}));",
@@ -283,7 +291,14 @@ fn structures_and_numbers_are_those_of_the_headers() {
     }
     text.push_str("return 0; }\n");
     std::fs::write(&source, text).expect("written");
-    let found = Command::new("cc")
+    let compiler = || {
+        let mut command = Command::new("cc");
+        if let Some(folder) = folder {
+            command.arg("-I").arg(folder);
+        }
+        command
+    };
+    let found = compiler()
         .args([
             "-include",
             "rdma/fabric.h",
@@ -294,10 +309,9 @@ fn structures_and_numbers_are_those_of_the_headers() {
         .output()
         .is_ok_and(|output| output.status.success());
     if !found {
-        println!("SKIPPED: no C compiler, or no libfabric headers (package libfabric-dev)");
-        return;
+        return None;
     }
-    let compiled = Command::new("cc")
+    let compiled = compiler()
         .arg("-o")
         .args([&program, &source])
         .status()
@@ -305,18 +319,69 @@ fn structures_and_numbers_are_those_of_the_headers() {
     assert!(compiled.success(), "the C program does not compile");
     let output = Command::new(&program).output().expect("it runs");
     let text = String::from_utf8(output.stdout).expect("numbers");
-    let mut lines = text.lines().map(|line| line.parse::<u64>());
-    let mut number = || lines.next().expect("as many lines").expect("a number");
-    let is_newer = number() > u64::from(fi_version(1, 17));
-    for fact in &facts {
-        let value = number();
-        let has_grown = is_newer && fact.expression.starts_with("sizeof") && fact.value < value;
+    let mut numbers = text.lines().map(|line| line.parse().expect("a number"));
+    let version: u64 = numbers.next().expect("a version");
+    let values: Vec<u64> = numbers.collect();
+    assert_eq!(values.len(), facts.len(), "{text}");
+    Some((u32::try_from(version).expect("a version"), values))
+}
+
+#[test]
+fn structures_and_numbers_are_those_of_the_headers() {
+    let facts: Vec<Fact> = structures().into_iter().chain(numbers()).collect();
+    let Some((version, values)) = values_of(&facts, HEADERS, None) else {
+        println!("SKIPPED: no C compiler, or no libfabric headers (package libfabric-dev)");
+        return;
+    };
+    for (fact, value) in facts.iter().zip(values) {
+        let may_grow = version > fi_version(1, 17) && fact.expression.starts_with("sizeof");
         // Negative constants of C are wider here.
         assert!(
-            fact.value == value || has_grown,
+            fact.value == value || (may_grow && fact.value < value),
             "{}: {value}",
             fact.expression
         );
     }
-    assert!(lines.next().is_none(), "{text}");
+}
+
+/// Peer mode, of which the versions that have it have a header of their own.
+#[test]
+fn structures_of_peer_mode_are_those_of_the_headers() {
+    const FOLDER: &str = "LIMIC_TEST_LIBFABRIC2_HEADERS";
+    let mut facts = facts! {
+        fi_ops_cq_owner { size, write, writeerr }
+        fid_peer_cq { fid, owner_ops }
+        fi_peer_cq_context { size, cq }
+        fi_ops_cntr_owner { size, inc, incerr }
+        fid_peer_cntr { fid, owner_ops }
+        fi_peer_cntr_context { size, cntr }
+        fi_peer_rx_entry {
+            srx, addr, msg_size, tag, cq_data, flags, context, count, desc, peer_context, owner_context, iov,
+        }
+        fi_peer_match_attr { addr, msg_size, tag }
+        fi_ops_srx_owner {
+            size, get_msg, get_tag, queue_msg, queue_tag, foreach_unspec_addr, free_entry,
+        }
+        fi_ops_srx_peer { size, start_msg, start_tag, discard_msg, discard_tag }
+        fid_peer_srx { ep_fid, owner_ops, peer_ops }
+        fi_peer_srx_context { size, srx }
+    };
+    facts.push(Fact {
+        expression: "sizeof(struct fi_cq_err_entry)".to_owned(),
+        value: size_of::<fi_peer_cq_err_entry>() as u64,
+    });
+    facts.push(Fact {
+        expression: "offsetof(struct fi_cq_err_entry, src_addr)".to_owned(),
+        value: offset_of!(fi_peer_cq_err_entry, src_addr) as u64,
+    });
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        println!("SKIPPED: no headers of libfabric 2.3 to 2.6 ({FOLDER} names their folder)");
+        return;
+    };
+    let headers = format!("{HEADERS} providers/fi_peer.h");
+    let found = values_of(&facts, &headers, Some(&folder));
+    let (_, values) = found.unwrap_or_else(|| panic!("no headers of libfabric in {FOLDER}"));
+    for (fact, value) in facts.iter().zip(values) {
+        assert_eq!(fact.value, value, "{}", fact.expression);
+    }
 }

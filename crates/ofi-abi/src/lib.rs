@@ -33,6 +33,7 @@ pub mod info;
 #[cfg(test)]
 mod layout_tests;
 pub mod objects;
+pub mod peer;
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -87,6 +88,7 @@ pub mod class {
     pub const FABRIC: usize = 1;
     pub const DOMAIN: usize = 2;
     pub const EP: usize = 3;
+    pub const SRX_CTX: usize = 6;
     pub const AV: usize = 11;
     pub const MR: usize = 12;
     pub const EQ: usize = 13;

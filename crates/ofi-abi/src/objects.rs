@@ -8,7 +8,7 @@ use super::entries::{
     fi_av_attr, fi_cntr_attr, fi_cq_attr, fi_cq_err_entry, fi_eq_attr, fi_eq_err_entry, fi_mr_attr,
     fi_poll_attr,
 };
-use super::info::fi_info;
+use super::info::{fi_info, fi_rx_attr};
 use super::{fi_addr_t, fid};
 
 #[repr(C)]
@@ -42,7 +42,7 @@ table! { fi_ops_domain {
     cntr_open(*mut fid_domain, *mut fi_cntr_attr, *mut *mut fid_cntr, *mut c_void) -> c_int;
     poll_open(*mut fid_domain, *mut fi_poll_attr, *mut *mut fid_poll) -> c_int;
     stx_ctx;
-    srx_ctx;
+    srx_ctx(*mut fid_domain, *mut fi_rx_attr, *mut *mut fid_ep, *mut c_void) -> c_int;
     query_atomic(*mut fid_domain, u32, u32, *mut fi_atomic_attr, u64) -> c_int;
     query_collective;
     endpoint2(*mut fid_domain, *mut fi_info, *mut *mut fid_ep, u64, *mut c_void) -> c_int;

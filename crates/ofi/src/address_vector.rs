@@ -3,9 +3,10 @@
 //! Inserting decodes an address and contacts nobody: that happens at the first message.
 
 mod strangers;
+mod written;
 
 use core::cell::{Cell, RefCell};
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 use std::collections::hash_map::Entry::Occupied;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use std::time::Instant;
 use limic::{ADDRESS_LEN, Address};
 
 use self::strangers::Strangers;
+pub(crate) use self::written::put_bytes;
+use self::written::straddr;
 use crate::domain::Domain;
 use crate::ffi_guard;
 use crate::names::Name;
@@ -36,6 +39,8 @@ pub(crate) struct AddressVector {
     entries: RefCell<Vec<Option<Name>>>,
     /// Positions that nobody has any more.
     free: RefCell<VecDeque<usize>>,
+    /// What the application calls each position, where it chose that itself.
+    chosen: RefCell<HashMap<fi_addr_t, fi_addr_t>>,
     /// Those whose address is unknown.
     unasked: Cell<usize>,
     strangers: RefCell<Strangers>,
@@ -93,9 +98,23 @@ impl AddressVector {
         }
     }
 
-    /// Where an address stands: first, if it stands at several positions.
-    pub(crate) fn position(&self, address: &Address) -> Option<fi_addr_t> {
+    /// What an address is called: where it stands first, if it stands at several positions.
+    pub(crate) fn name(&self, address: &Address) -> Option<fi_addr_t> {
         let _turn = self.turns.part();
+        self.position(address).map(|at| self.called(at))
+    }
+
+    /// What a position is called where messages are reported.
+    pub(crate) fn name_of(&self, at: fi_addr_t) -> fi_addr_t {
+        let _turn = self.turns.part();
+        self.called(at)
+    }
+
+    fn called(&self, at: fi_addr_t) -> fi_addr_t {
+        self.chosen.borrow().get(&at).copied().unwrap_or(at)
+    }
+
+    fn position(&self, address: &Address) -> Option<fi_addr_t> {
         let known = || {
             let positions = self.positions.borrow();
             positions.get(&address.to_bytes())?.first().copied()
@@ -168,6 +187,7 @@ impl AddressVector {
         self.free.borrow_mut().push_back(at as usize);
         self.domain
             .for_each_endpoint(|endpoint| endpoint.forget_address(self, at));
+        self.chosen.borrow_mut().remove(&at);
         let Name::Address(address) = name else {
             self.unasked.set(self.unasked.get() - 1);
             return true;
@@ -201,7 +221,8 @@ pub(crate) unsafe extern "C" fn open(
         if !asked.name.is_null() || asked.flags & FI_EVENT != 0 {
             return Err(FI_ENOSYS);
         }
-        if asked.flags & !FI_SYMMETRIC != 0 {
+        // Who chooses names says so once more with each.
+        if asked.flags & !(FI_SYMMETRIC | FI_AV_USER_ID) != 0 {
             return Err(FI_EBADFLAGS);
         }
         if asked.r#type == FI_AV_UNSPEC {
@@ -217,6 +238,7 @@ pub(crate) unsafe extern "C" fn open(
             turns: Turns::new(domain.is_serial()),
             domain,
             free: RefCell::default(),
+            chosen: RefCell::default(),
             unasked: Cell::new(0),
             strangers: RefCell::default(),
             entries: RefCell::new(Vec::with_capacity(asked.count.min(1 << 20))),
@@ -267,9 +289,12 @@ unsafe extern "C" fn insert(
         if addresses.is_null() && count > 0 {
             return -FI_EINVAL;
         }
-        // One of them says that the application chooses what its peers are called.
-        if flags & !(FI_MORE | FI_SYNC_ERR) != 0 {
+        if flags & !(FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID) != 0 {
             return -FI_EBADFLAGS;
+        }
+        let chosen = flags & FI_AV_USER_ID != 0;
+        if chosen && places.is_null() {
+            return -FI_EINVAL;
         }
         // SAFETY: an address vector of this provider.
         let av: &AddressVector = unsafe { object::object(av) };
@@ -286,7 +311,15 @@ unsafe extern "C" fn insert(
                 }
             };
             let (place, errno) = match name {
-                Ok(name) => (av.enter(name), 0),
+                Ok(name) => {
+                    let at = av.enter(name);
+                    if chosen {
+                        // SAFETY: with this flag C gives `count` names in the room for places.
+                        let called = unsafe { *places.add(number) };
+                        av.chosen.borrow_mut().insert(at, called);
+                    }
+                    (at, 0)
+                }
                 Err(errno) => (FI_ADDR_NOTAVAIL, errno),
             };
             good += c_int::from(errno == 0);
@@ -299,6 +332,8 @@ unsafe extern "C" fn insert(
                 unsafe { *context.cast::<c_int>().add(number) = errno };
             }
         }
+        av.domain
+            .for_each_endpoint(|endpoint| endpoint.tell_addresses(av));
         good
     })
 }
@@ -342,59 +377,5 @@ unsafe extern "C" fn lookup(
             Err(FI_ETOOSMALL) => Ok(()),
             other => other,
         }
-    })
-}
-
-/// Writes an address as far as there is room, and its length.
-///
-/// # Safety
-/// `len` is null or valid, and `room` valid for as many bytes.
-pub(crate) unsafe fn put_bytes(
-    bytes: &[u8],
-    room: *mut c_void,
-    len: *mut usize,
-) -> Result<(), i32> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let len = len.as_mut().ok_or(FI_EINVAL)?;
-        let given = core::mem::replace(len, bytes.len());
-        if !room.is_null() {
-            let count = given.min(bytes.len());
-            core::ptr::copy_nonoverlapping(bytes.as_ptr(), room.cast(), count);
-        }
-        if given < bytes.len() || room.is_null() {
-            return Err(FI_ETOOSMALL);
-        }
-    }
-    Ok(())
-}
-
-/// An address as text, which does not show the secret in it.
-unsafe extern "C" fn straddr(
-    av: *mut fid_av,
-    address: *const c_void,
-    buffer: *mut c_char,
-    len: *mut usize,
-) -> *const c_char {
-    ffi_guard::cross(core::ptr::null(), || {
-        if address.is_null() || len.is_null() {
-            return core::ptr::null();
-        }
-        // SAFETY: C passes what it was given, and an address in its format.
-        let name = unsafe {
-            let av: &AddressVector = object::object(av);
-            Name::read(address, av.domain.text)
-        };
-        let text = name.map_or_else(|_| "not an address".to_owned(), |name| name.shown());
-        // SAFETY: C passes a length and as much room.
-        unsafe {
-            let given = core::mem::replace(&mut *len, text.len() + 1);
-            if given > 0 && !buffer.is_null() {
-                let count = text.len().min(given - 1);
-                core::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), count);
-                *buffer.add(count) = 0;
-            }
-        }
-        buffer
     })
 }

@@ -75,6 +75,14 @@ impl Bound {
         all.find(|endpoint| endpoint.number == number).map(body)
     }
 
+    /// Shows what has come to those that own the receives. True if there was anything.
+    pub(crate) fn show_arrived(&self) -> bool {
+        let endpoints = self.endpoints.borrow();
+        // SAFETY: an endpoint takes itself out before it goes.
+        let all = endpoints.iter().map(|endpoint| unsafe { &**endpoint });
+        all.fold(false, |any, endpoint| any | endpoint.show_arrived())
+    }
+
     /// True if anything moved.
     #[inline(always)]
     pub(crate) fn progress(&self) -> bool {

@@ -104,7 +104,11 @@ impl Endpoint {
     #[inline(always)]
     pub(crate) fn hear_peers(&self) {
         while let Some((status, claim)) = self.limic.take_reserved() {
-            self.hear(status, claim);
+            if status.tag.0 & sort::MASK == sort::ASIDE {
+                self.hear(status, claim);
+            } else {
+                self.has_arrived(status, claim);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use crate::bound::Bound;
 use crate::domain::Domain;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
+use crate::peer::{Asking, OwnersCounter, not_asking};
 use crate::turns::{Turn, Turns};
 use crate::wait::{self, Patience, Told, WaitObject};
 use limic_ofi_abi::entries::fi_cntr_attr;
@@ -26,6 +27,8 @@ pub(crate) struct Counter {
     pub(crate) errors: Cell<u64>,
     /// What the application has seen of the two.
     seen: Cell<(u64, u64)>,
+    /// Another provider's counter that counts them too.
+    owner: Option<OwnersCounter>,
     /// Endpoints whose operations it counts.
     pub(crate) bound: Bound,
 }
@@ -55,6 +58,50 @@ static CNTR_OPS: fi_ops_cntr = fi_ops_cntr {
     adderr,
     seterr,
 };
+
+/// Of a counter that another provider owns: that one is read and set, this one makes progress.
+static OWNED_OPS: fi_ops_cntr = fi_ops_cntr {
+    size: size_of::<fi_ops_cntr>(),
+    read: pass_on,
+    readerr: pass_on,
+    add: not_here,
+    set: not_here,
+    wait: no_wait,
+    adderr: not_here,
+    seterr: not_here,
+};
+
+/// `fi_cntr_read` of the owner.
+unsafe extern "C" fn pass_on(counter: *mut fid_cntr) -> u64 {
+    // SAFETY: C passes what it was given.
+    let asked: &Counter = unsafe { object::object(counter) };
+    if not_asking(&asked.domain).is_err() {
+        return 0;
+    }
+    // SAFETY: as above.
+    unsafe {
+        with(counter, 0, |counter, turn| {
+            let mut moved = counter.bound.progress();
+            moved |= counter.bound.show_arrived();
+            if !moved {
+                turn.found_nothing();
+            }
+            if let Some(owner) = &counter.owner {
+                let _asking = Asking::within(&counter.domain);
+                owner.tell(counter.state());
+            }
+            0
+        })
+    }
+}
+
+unsafe extern "C" fn not_here(_: *mut fid_cntr, _: u64) -> c_int {
+    -FI_ENOSYS
+}
+
+unsafe extern "C" fn no_wait(_: *mut fid_cntr, _: u64, _: c_int) -> c_int {
+    -FI_ENOSYS
+}
 
 impl Counter {
     /// One more operation is over.
@@ -116,29 +163,42 @@ pub(crate) unsafe extern "C" fn open(
             return Err(FI_EINVAL);
         }
         let (mut wait, mut kind) = (None, FI_WAIT_UNSPEC);
+        let mut owner = None;
         // SAFETY: C passes attributes or null.
         if let Some(attr) = unsafe { attr.as_ref() } {
-            if attr.flags != 0 {
+            if attr.flags & !FI_PEER != 0 {
                 return Err(FI_EBADFLAGS);
             }
             // Operations are counted, not their bytes.
             if attr.events != FI_CNTR_EVENTS_COMP {
                 return Err(FI_ENOSYS);
             }
-            (wait, kind) = (WaitObject::asked(attr.wait_obj)?, attr.wait_obj);
+            if attr.flags & FI_PEER != 0 {
+                // SAFETY: with this flag the context says whose counter it is.
+                owner = Some(unsafe { OwnersCounter::new(context)? });
+                kind = FI_WAIT_NONE;
+            } else {
+                (wait, kind) = (WaitObject::asked(attr.wait_obj)?, attr.wait_obj);
+            }
         }
         // SAFETY: a domain of this provider.
         let domain: Arc<Domain> = unsafe { object::share(domain) };
+        let ops = if owner.is_some() {
+            &OWNED_OPS
+        } else {
+            &CNTR_OPS
+        };
         let object = Arc::new(Counter {
             head: Head::new(fid_cntr {
                 fid: object::fid_of::<Counter>(context, &OPS),
-                ops: &CNTR_OPS,
+                ops,
             }),
             turns: domain.new_turns(),
             domain,
             value: Cell::new(0),
             errors: Cell::new(0),
             seen: Cell::new((0, 0)),
+            owner,
             bound: Bound::new(wait, kind),
         });
         // SAFETY: checked.

@@ -16,7 +16,9 @@ use crate::fabric::Fabric;
 use crate::memory_region::{self, Region};
 use crate::object::{self, Head, Object};
 use crate::turns::Turns;
-use crate::{address_vector, atomic, completion_queue, counter, endpoint, ffi_guard, poll_set};
+use crate::{
+    address_vector, atomic, completion_queue, counter, endpoint, ffi_guard, peer, poll_set,
+};
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::info::fi_info;
 use limic_ofi_abi::objects::{fi_ops_domain, fid_domain, fid_fabric};
@@ -79,7 +81,7 @@ static DOMAIN_OPS: fi_ops_domain = fi_ops_domain {
     cntr_open: counter::open,
     poll_open: poll_set::open,
     stx_ctx: ffi_guard::no_such_function,
-    srx_ctx: ffi_guard::no_such_function,
+    srx_ctx: peer::open,
     query_atomic: atomic::query,
     query_collective: ffi_guard::no_such_function,
     endpoint2: endpoint::open2,

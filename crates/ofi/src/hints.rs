@@ -7,7 +7,7 @@ use crate::info::{
     INJECT_SIZE, LONGEST, MR_IOV_LIMIT, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT, caps,
 };
 use crate::names::Name;
-use crate::remote_comm;
+use crate::{peer, remote_comm};
 use limic_ofi_abi::info::fi_info;
 use limic_ofi_abi::*;
 
@@ -124,7 +124,7 @@ impl Hints {
         }
         // SAFETY: the caller's promise.
         let name = unsafe { CStr::from_ptr(name) };
-        if name != c"limic" {
+        if name != self.own_name() {
             self.stranger = Some(format!("{what} '{}'", name.to_string_lossy()));
         }
     }
@@ -140,7 +140,15 @@ impl Hints {
                 self.protocol
             ));
         }
-        let missing = (self.caps | self.part_caps) & !caps();
+        if self.has_owner() {
+            if let Some(why) = peer::refusal() {
+                return Some(why.to_owned());
+            }
+            if self.data_progress == FI_PROGRESS_AUTO {
+                return Some("beside other providers the owner makes progress".to_owned());
+            }
+        }
+        let missing = (self.caps | self.part_caps) & !(caps() | FI_PEER);
         if missing == FI_REMOTE_COMM
             && let Some(why) = remote_comm::no_other_node()
         {
@@ -214,11 +222,30 @@ impl Hints {
     /// The mode of the answer: with `FI_CONTEXT2` the provider allocates nothing, but it works
     /// without.
     pub(crate) fn mode_given(&self) -> u64 {
-        if self.given {
+        if self.has_owner() {
+            // The application hears of another provider's modes, and may lend nothing.
+            0
+        } else if self.given {
             self.mode & FI_CONTEXT2
         } else {
             FI_CONTEXT2
         }
+    }
+
+    /// Whether another provider asks, which is to own the queues.
+    pub(crate) fn has_owner(&self) -> bool {
+        self.caps & FI_PEER != 0
+    }
+
+    /// The name of fabric and domain. `lnx` uses a provider within the node alone if its fabric is
+    /// named `shm`.
+    pub(crate) fn own_name(&self) -> &'static CStr {
+        if self.has_owner() { c"shm" } else { c"limic" }
+    }
+
+    /// Most pieces of a buffer. `lnx` has this many, and opens no endpoint where there are more.
+    pub(crate) fn iov_limit(&self) -> usize {
+        if self.has_owner() { 4 } else { IOV_LIMIT }
     }
 
     /// Whether addresses are text.

@@ -4,7 +4,6 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 use limic::ADDRESS_LEN;
 
-use crate::call::IOV_LIMIT;
 use crate::hints::Hints;
 use crate::names::{self, Name};
 use crate::{ffi_guard, log, remote_comm};
@@ -28,6 +27,7 @@ const CAPS: u64 = FI_MSG
     | FI_MULTI_RECV
     | FI_SOURCE
     | FI_DIRECTED_RECV
+    | FI_AV_USER_ID
     | FI_LOCAL_COMM;
 
 /// Everything that endpoints can do here.
@@ -169,9 +169,9 @@ fn make<T>() -> Option<*mut T> {
     (!memory.is_null()).then_some(memory.cast())
 }
 
-fn name() -> *mut c_char {
+fn copy_of_name(name: &CStr) -> *mut c_char {
     // SAFETY: a plain allocation; libfabric frees it with `free`.
-    unsafe { libc::strdup(c"limic".as_ptr()) }
+    unsafe { libc::strdup(name.as_ptr()) }
 }
 
 fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
@@ -206,8 +206,8 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*tx).msg_order = ORDER;
         (*tx).inject_size = INJECT_SIZE;
         (*tx).size = hints.tx_size();
-        (*tx).iov_limit = IOV_LIMIT;
-        (*tx).rma_iov_limit = IOV_LIMIT;
+        (*tx).iov_limit = hints.iov_limit();
+        (*tx).rma_iov_limit = hints.iov_limit();
         (*tx).tclass = FI_TC_UNSPEC;
 
         (*rx).caps = caps
@@ -225,7 +225,7 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*rx).op_flags = hints.rx_flags();
         (*rx).msg_order = ORDER;
         (*rx).size = hints.rx_size();
-        (*rx).iov_limit = IOV_LIMIT;
+        (*rx).iov_limit = hints.iov_limit();
 
         (*ep).r#type = FI_EP_RDM;
         (*ep).protocol = FI_PROTO_LIMIC;
@@ -238,7 +238,7 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*ep).tx_ctx_cnt = 1;
         (*ep).rx_ctx_cnt = 1;
 
-        (*domain).name = name();
+        (*domain).name = copy_of_name(hints.own_name());
         (*domain).threading = hints.threading();
         (*domain).control_progress = hints.control_progress();
         (*domain).data_progress = hints.data_progress();
@@ -259,7 +259,7 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*domain).mr_cnt = MANY;
         (*domain).tclass = FI_TC_UNSPEC;
 
-        (*fabric).name = name();
+        (*fabric).name = copy_of_name(hints.own_name());
         (*fabric).prov_version = fi_version(1, 0);
         (*fabric).api_version = version;
     }

@@ -25,7 +25,8 @@
 //! `memory_region` are the objects of these names. `endpoint` holds what the calls share, which are
 //! in `messages`, `rma` and `atomic`; `progress` is what happens when operations end,
 //! `multi_receive` how one buffer takes many messages, `control_channel` what endpoints say to each
-//! other beside messages, `asked` what they ask the owners of memory for in that way.
+//! other beside messages, `asked` what they ask the owners of memory for in that way. `peer` is
+//! limic beside other providers, under an owner of the queues.
 
 mod access;
 mod address_vector;
@@ -40,6 +41,7 @@ mod call;
 mod child;
 mod completion_queue;
 mod control_channel;
+mod core_library;
 mod counter;
 mod domain;
 mod endpoint;
@@ -57,6 +59,7 @@ mod multi_receive;
 mod names;
 mod node;
 mod object;
+mod peer;
 mod poll_set;
 mod progress;
 mod receive;

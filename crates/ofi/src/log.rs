@@ -10,7 +10,7 @@ use limic_shm::process::ValueHere;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::PROVIDER;
+use crate::{PROVIDER, core_library};
 use limic_ofi_abi::fi_provider;
 
 const FI_LOG_WARN: c_int = 0;
@@ -30,8 +30,7 @@ type Log = unsafe extern "C" fn(
     ...
 );
 
-/// The two functions of the libfabric that loaded this library. Looked up by name, since linking
-/// would bind to one version of it.
+/// The two functions of libfabric that write its log.
 struct Functions {
     enabled: Enabled,
     log: Log,
@@ -41,21 +40,8 @@ fn functions() -> Option<&'static Functions> {
     static FUNCTIONS: ValueHere<Option<Functions>> = ValueHere::new();
     FUNCTIONS
         .get_or_make(|| {
-            // SAFETY: plain calls of the dynamic linker. Without NOLOAD nothing is loaded that is
-            // not there; the handle stays open, so the functions stay.
-            let (enabled, log) = unsafe {
-                let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-                let loaded = libc::dlopen(c"libfabric.so.1".as_ptr(), flags);
-                let from = if loaded.is_null() {
-                    libc::RTLD_DEFAULT
-                } else {
-                    loaded
-                };
-                (
-                    libc::dlsym(from, c"fi_log_enabled".as_ptr()),
-                    libc::dlsym(from, c"fi_log".as_ptr()),
-                )
-            };
+            let enabled = core_library::symbol(c"fi_log_enabled");
+            let log = core_library::symbol(c"fi_log");
             if enabled.is_null() || log.is_null() {
                 return None;
             }

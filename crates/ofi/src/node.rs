@@ -9,6 +9,7 @@ use core::cell::Cell;
 use core::ffi::c_void;
 
 use limic_ofi_abi::FI_ADDR_NOTAVAIL;
+use limic_ofi_abi::peer::fi_peer_rx_entry;
 
 /// Completion flags are below bit 32; these say more about the node.
 pub(crate) mod mark {
@@ -70,6 +71,8 @@ pub(crate) struct Spare {
     pool: *const Pool,
     /// Of a multi-receive: its messages that are not reported.
     pub(crate) pieces: u32,
+    /// Of a receive of another provider's: its entry, until that is given back.
+    pub(crate) entry: *mut fi_peer_rx_entry,
     /// Of a part: the whole, whose `rest` counts the parts that are not over.
     pub(crate) whole: *mut Node,
 }
@@ -133,6 +136,7 @@ impl Pool {
                 context,
                 pool: self,
                 pieces: 0,
+                entry: core::ptr::null_mut(),
                 whole: core::ptr::null_mut(),
             }));
             let mut all = self.all.take();

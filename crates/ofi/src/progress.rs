@@ -29,6 +29,8 @@ pub(crate) mod kind {
     pub(crate) const PIECE: u64 = 5;
     /// The node of an operation that the owner of the memory is asked for.
     pub(crate) const ASKED: u64 = 6;
+    /// The spare node of a receive that another provider owns.
+    pub(crate) const ENTRY: u64 = 7;
     pub(crate) const BITS: u64 = 7;
 }
 
@@ -84,6 +86,7 @@ impl Endpoint {
                 kind::MULTI => self.multi_has_ended(pointer_of(name), outcome),
                 kind::PIECE => self.piece_is_over(pointer_of(name), outcome),
                 kind::COPY => self.copy_has_gone(*Box::from_raw(pointer_of(name)), outcome),
+                kind::ENTRY => self.entry_is_over(pointer_of(name), outcome),
                 kind::PART => self.part_is_over(pointer_of::<Spare>(name), &outcome),
                 kind::ASKED => self.asked_is_over(pointer_of(name), &outcome),
                 _ => self.aside_has_come(pointer_of(name), outcome),
@@ -100,6 +103,7 @@ impl Endpoint {
             unsafe {
                 match name & kind::BITS {
                     kind::COPY => drop(Box::from_raw(pointer_of::<Copied>(name))),
+                    kind::ENTRY => self.free_entry(pointer_of(name)),
                     kind::ASIDE => (*pointer_of::<Coming>(name)).outcome = Some(outcome),
                     _ => {}
                 }

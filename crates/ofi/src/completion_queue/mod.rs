@@ -5,6 +5,7 @@
 
 mod calls;
 mod idle;
+mod owned;
 mod read;
 mod signal;
 
@@ -16,6 +17,7 @@ use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::node::{Node, give_back};
 use crate::object::{Head, Object};
+use crate::peer::OwnersQueue;
 use crate::turns::Turns;
 use limic_ofi_abi::objects::fid_cq;
 use limic_ofi_abi::*;
@@ -41,6 +43,8 @@ pub(crate) struct Queue {
     /// The condition of `sread` is a number of completions.
     threshold: bool,
     signals: Signals,
+    /// Another provider's queue, to which all completions go on.
+    owner: Option<OwnersQueue>,
 }
 
 // SAFETY: `repr(C)`, and the head comes first.

@@ -38,7 +38,7 @@ impl Miss {
 /// # Safety
 /// The node is alive.
 #[inline(always)]
-unsafe fn entry_of(node: *mut Node) -> fi_cq_tagged_entry {
+pub(super) unsafe fn entry_of(node: *mut Node) -> fi_cq_tagged_entry {
     // SAFETY: the caller's promise.
     unsafe {
         fi_cq_tagged_entry {
@@ -48,6 +48,29 @@ unsafe fn entry_of(node: *mut Node) -> fi_cq_tagged_entry {
             buf: (*node).buf,
             data: (*node).data,
             tag: (*node).tag,
+        }
+    }
+}
+
+/// The completion of an operation that failed.
+///
+/// # Safety
+/// The node is alive.
+pub(super) unsafe fn error_of(node: *mut Node) -> fi_cq_err_entry {
+    // SAFETY: the caller's promise.
+    unsafe {
+        fi_cq_err_entry {
+            op_context: context_of(node),
+            flags: (*node).flags & mark::PUBLIC,
+            len: (*node).len,
+            buf: (*node).buf,
+            data: (*node).data,
+            tag: (*node).tag,
+            olen: (*node).rest as usize,
+            err: (*node).error,
+            prov_errno: (*node).error,
+            err_data: core::ptr::null_mut(),
+            err_data_size: 0,
         }
     }
 }
@@ -176,7 +199,7 @@ impl Queue {
     ///
     /// # Safety
     /// The node is alive.
-    unsafe fn source_of(&self, node: *mut Node) -> fi_addr_t {
+    pub(super) unsafe fn source_of(&self, node: *mut Node) -> fi_addr_t {
         // SAFETY: the caller's promise.
         let (flags, peer, number) = unsafe { ((*node).flags, (*node).peer, (*node).endpoint()) };
         if flags & FI_RECV == 0 {
@@ -294,15 +317,16 @@ impl Queue {
         let api = self.domain.fabric.api;
         // SAFETY: as above; the room is the caller's promise.
         unsafe {
-            (*entry).op_context = context_of(node);
-            (*entry).flags = (*node).flags & mark::PUBLIC;
-            (*entry).len = (*node).len;
-            (*entry).buf = (*node).buf;
-            (*entry).data = (*node).data;
-            (*entry).tag = (*node).tag;
-            (*entry).olen = (*node).rest as usize;
-            (*entry).err = (*node).error;
-            (*entry).prov_errno = (*node).error;
+            let failed = error_of(node);
+            (*entry).op_context = failed.op_context;
+            (*entry).flags = failed.flags;
+            (*entry).len = failed.len;
+            (*entry).buf = failed.buf;
+            (*entry).data = failed.data;
+            (*entry).tag = failed.tag;
+            (*entry).olen = failed.olen;
+            (*entry).err = failed.err;
+            (*entry).prov_errno = failed.prov_errno;
             if api < fi_version(1, 5) {
                 (*entry).err_data = core::ptr::null_mut();
             } else {

@@ -8,6 +8,7 @@ use super::Endpoint;
 use crate::address_vector::AddressVector;
 use crate::completion_queue::Queue;
 use crate::counter::Counter;
+use crate::peer::ReceiveContext;
 use crate::{ffi_guard, object};
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::*;
@@ -101,6 +102,15 @@ pub(super) unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64)
                 // SAFETY: as its class says.
                 let counter: Arc<Counter> = unsafe { object::share(other) };
                 bind_counter(endpoint, &counter, flags)?;
+            }
+            class::SRX_CTX => {
+                // SAFETY: as its class says.
+                let context: Arc<ReceiveContext> = unsafe { object::share(other) };
+                if !Arc::ptr_eq(&context.domain, &endpoint.domain) {
+                    return Err(FI_EDOMAIN);
+                }
+                endpoint.receive_for(Arc::clone(&context))?;
+                context.turns.join(&endpoint.turns);
             }
             // Nothing is ever reported there.
             class::EQ => {}

@@ -34,6 +34,13 @@ pub(super) fn remove(endpoint: *const Endpoint) {
     open.retain(|(_, known)| *known != endpoint.addr());
 }
 
+/// Whether an endpoint is open, of which there is no more than where it was.
+pub(crate) fn is_open(endpoint: *const Endpoint) -> bool {
+    let open = OPEN.lock();
+    let mut here = open.iter().filter(|(process, _)| process.is_current());
+    here.any(|(_, known)| *known == endpoint.addr())
+}
+
 /// Closes what the application left open.
 pub(crate) fn close_all() {
     let Some(mut open) = soon(PATIENCE, || OPEN.try_lock()) else {

@@ -23,6 +23,7 @@ use crate::domain::Domain;
 use crate::errors::reported;
 use crate::node::{Node, Pool, UNNAMED, mark};
 use crate::object::{Head, Object};
+use crate::peer::Owned;
 use crate::services::Service;
 use crate::stats::Tally;
 use crate::turns::Turns;
@@ -31,7 +32,7 @@ use limic_ofi_abi::errno::*;
 use limic_ofi_abi::*;
 
 pub(crate) use self::bind::{Binding, Counters};
-pub(crate) use self::leftovers::close_all;
+pub(crate) use self::leftovers::{close_all, is_open};
 pub(crate) use self::open::{open, open2};
 
 /// What the tags of limic's messages say beside an application's tag.
@@ -65,7 +66,7 @@ pub(crate) struct Endpoint {
     pub(crate) receives: Binding,
     pub(crate) counters: Counters,
     addresses: RefCell<Option<Arc<AddressVector>>>,
-    /// The peer at each position of the address vector, and the position of each peer.
+    /// The peer at each position of the address vector, and what each peer is called.
     peers: RefCell<Vec<u32>>,
     positions: RefCell<Vec<fi_addr_t>>,
     pub(crate) enabled: Cell<bool>,
@@ -88,6 +89,8 @@ pub(crate) struct Endpoint {
     /// Copies of injected messages that are not sent yet, and their bytes.
     pub(crate) injected: Cell<u32>,
     pub(crate) injected_bytes: Cell<usize>,
+    /// What it keeps for another provider that owns its receives.
+    pub(crate) owned: Owned,
     pub(crate) tally: Tally,
 }
 
@@ -134,7 +137,7 @@ impl Endpoint {
         Ok(peer)
     }
 
-    /// The position of a peer in the address vector, if it stands there.
+    /// What a peer is called: its position in the address vector, or what the application chose.
     pub(crate) fn address_of(&self, peer: u32) -> fi_addr_t {
         let mut positions = self.positions.borrow_mut();
         let place = peer as usize;
@@ -147,7 +150,7 @@ impl Endpoint {
         let Ok(address) = self.limic.peer_address(Peer::from_index(peer)) else {
             return UNNAMED;
         };
-        let found = addresses.as_ref().and_then(|all| all.position(&address));
+        let found = addresses.as_ref().and_then(|all| all.name(&address));
         let Some(found) = found else { return UNNAMED };
         if positions.len() <= place {
             positions.resize(place + 1, UNNAMED);
@@ -156,25 +159,30 @@ impl Endpoint {
         found
     }
 
+    /// Whether this is the address vector of the endpoint.
+    pub(crate) fn uses(&self, vector: &AddressVector) -> bool {
+        let addresses = self.addresses.borrow();
+        addresses
+            .as_deref()
+            .is_some_and(|own| core::ptr::eq(own, vector))
+    }
+
     /// An address was taken out of a vector: if it is this endpoint's vector, nobody stands at that
     /// position any more.
     pub(crate) fn forget_address(&self, vector: &AddressVector, at: fi_addr_t) {
-        let addresses = self.addresses.borrow();
-        if !addresses
-            .as_deref()
-            .is_some_and(|own| core::ptr::eq(own, vector))
-        {
+        if !self.uses(vector) {
             return;
         }
         if let Some(peer) = self.peers.borrow_mut().get_mut(at as usize) {
             *peer = UNKNOWN;
         }
+        let name = vector.name_of(at);
         // A peer may stand here that was only received from.
         for known in self
             .positions
             .borrow_mut()
             .iter_mut()
-            .filter(|known| **known == at)
+            .filter(|known| **known == name)
         {
             *known = UNNAMED;
         }

@@ -18,6 +18,7 @@ use crate::messages::{tagged, untagged};
 use crate::names::Name;
 use crate::node::Pool;
 use crate::object::{self, Head};
+use crate::peer::Owned;
 use crate::stats::Tally;
 use crate::{atomic, ffi_guard, info, rma};
 use limic_ofi_abi::endpoint::{fi_ops_cm, fi_ops_collective, fi_ops_ep, fid_ep};
@@ -158,6 +159,7 @@ pub(crate) unsafe extern "C" fn open(
             waiting: RefCell::default(),
             injected: Cell::new(0),
             injected_bytes: Cell::new(0),
+            owned: Owned::default(),
             tally: Tally::default(),
             turns,
             pool: Pool::new(),
@@ -199,6 +201,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         // the endpoint touches a buffer any more.
         endpoint.limic.close();
         endpoint.forget_pending();
+        endpoint.forget_owned();
         // Its queues and counters have its turns, and know it no longer.
         for binding in [&endpoint.sends, &endpoint.receives] {
             if let Some(queue) = binding.queue.get() {

@@ -42,30 +42,33 @@ static void modes_of_memory(void)
 /* Flags that change what a call means are taken or refused, and none is overlooked. */
 static void flags_of_objects(void)
 {
-    enum { PEER = 0, DEVICE, CHOSEN };
-    static const uint64_t unknown[] = {1ULL << 43, 1ULL << 40, 1ULL << 41};
+    static const uint64_t peer = 1ULL << 43, device = 1ULL << 40, chosen = 1ULL << 41;
     static char bytes[64];
-    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .flags = unknown[PEER]};
-    struct fi_av_attr av_attr = {.type = FI_AV_TABLE, .flags = unknown[CHOSEN]};
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .flags = peer};
+    struct fi_av_attr av_attr = {.type = FI_AV_TABLE, .flags = peer};
     struct iovec piece = {bytes, sizeof bytes};
     struct fi_mr_attr mr_attr = {.mr_iov = &piece, .iov_count = 1, .access = FI_REMOTE_READ, .requested_key = 77};
     struct fi_msg message = {.msg_iov = &piece, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &contexts[0]};
     struct fid_cq *queue;
     struct fid_av *vector;
     struct fid_mr *region;
-    fi_addr_t chosen = 5;
+    fi_addr_t name = 5;
     size_t len = sizeof bytes;
-    CHECK(fi_cq_open(domain, &cq_attr, &queue, NULL) == -FI_EBADFLAGS);
+    /* Another provider's queue, of which nothing is said. */
+    CHECK(fi_cq_open(domain, &cq_attr, &queue, NULL) == -FI_EINVAL);
     cq_attr.flags = FI_AFFINITY;
     OK(fi_cq_open(domain, &cq_attr, &queue, NULL));
     OK(fi_close(&queue->fid));
     CHECK(fi_av_open(domain, &av_attr, &vector, NULL) == -FI_EBADFLAGS);
-    av_attr.flags = FI_SYMMETRIC;
+    av_attr.flags = FI_SYMMETRIC | chosen;
     OK(fi_av_open(domain, &av_attr, &vector, NULL));
-    OK(fi_close(&vector->fid));
     OK(fi_getname(&ep->fid, bytes, &len));
-    CHECK(fi_av_insert(av, bytes, 1, &chosen, unknown[CHOSEN], NULL) == -FI_EBADFLAGS);
-    CHECK(fi_mr_regattr(domain, &mr_attr, unknown[DEVICE], &region) == -FI_EBADFLAGS);
+    /* A name goes in, and comes out as the place. */
+    CHECK(fi_av_insert(vector, bytes, 1, &name, chosen, NULL) == 1 && name == 0);
+    CHECK(fi_av_insert(vector, bytes, 1, NULL, chosen, NULL) == -FI_EINVAL);
+    CHECK(fi_av_insert(vector, bytes, 1, &name, peer, NULL) == -FI_EBADFLAGS);
+    OK(fi_close(&vector->fid));
+    CHECK(fi_mr_regattr(domain, &mr_attr, device, &region) == -FI_EBADFLAGS);
     OK(fi_recvmsg(ep, &message, FI_COMPLETION | FI_TRANSMIT_COMPLETE));
     OK(fi_cancel(&ep->fid, &contexts[0]));
     CHECK(failure().err == FI_ECANCELED);
