@@ -20,7 +20,7 @@ use limic_runner::{Failure, Summary, console, cpus};
 
 pub(crate) use self::over::OverLimic;
 pub(crate) use self::proof::messages as proof;
-use self::proof::{Expected, both_ways, judge};
+use self::proof::{Expected, both_ways, inside_alone, judge};
 
 /// The folder of the programs that check themselves.
 const PROGRAMS: &str = "benches/mpi";
@@ -105,6 +105,9 @@ impl Checks<'_> {
         if over.mpi.kind() == Kind::Mpich {
             self.own_choice(over);
             self.later_libfabric(over);
+        }
+        if over.mpi.kind() == Kind::Openmpi {
+            self.under_lnx(over);
         }
         if let Some(folder) = benchmarks {
             self.benchmarks(over, folder);
@@ -191,6 +194,39 @@ impl Checks<'_> {
         let name = format!("{}: a rank dies unseen by its launcher", over.mpi.title());
         self.judge(&name, killed::survivors(over, &program, &self.cpus));
         Ok(())
+    }
+
+    /// Under libfabric's `lnx`: two and four ranks, and two on each of two machines, with its `tcp`
+    /// between them.
+    fn under_lnx(&mut self, over: &OverLimic) {
+        let program = Self::program(over, "check");
+        let start = |ranks, placement: Placement<'_>| {
+            let mut command = over.mpiexec_under_lnx(ranks, placement);
+            // What `lnx` has not, with libfabric's own `shm` below it either.
+            let without = ["no-cancel", "no-communicators", "no-threads"];
+            command.arg(&program).args(without);
+            command
+        };
+        let wanted = [
+            "any source: right",
+            "collectives: right",
+            "datatypes: right",
+        ];
+        let name = |ranks| format!("{} under lnx: check with {ranks} ranks", over.mpi.title());
+        for ranks in [2, 4] {
+            let command = start(ranks, Placement::Free);
+            self.check(&name(ranks), command, ranks, &wanted, Expected::Messages);
+        }
+        let name = name(4) + " on two machines";
+        match self.machines.clone() {
+            Ok(machines) => {
+                let command = start(4, Placement::Apart(&machines));
+                self.prove(&name, command, &wanted, |ended| {
+                    inside_alone(&ended.out, &ended.err, 4)
+                });
+            }
+            Err(why) => self.summary.skip_check(&format!("{name}: {why}")),
+        }
     }
 
     /// MPICH picks the provider by itself if no variable names one, because the provider offers all

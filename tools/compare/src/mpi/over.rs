@@ -60,6 +60,22 @@ impl OverLimic {
         self.variables().into_iter().map(line).collect()
     }
 
+    /// The same under libfabric's `lnx`, which puts limic and, between machines, its `tcp` below
+    /// the MPI. Only Open MPI is known to bring an `lnx`.
+    pub(super) fn mpiexec_under_lnx(&self, ranks: u32, placement: Placement<'_>) -> Command {
+        let links = match placement {
+            Placement::Apart(_) => "limic+tcp:eth0",
+            _ => "limic",
+        };
+        let mut command = self.mpiexec(ranks, placement);
+        command
+            .env("FI_LNX_PROV_LINKS", links)
+            .env("OMPI_MCA_mtl_ofi_provider_include", "lnx")
+            // It opens no endpoint with the other kind, which Open MPI takes by itself.
+            .env("OMPI_MCA_mtl_ofi_av", "table");
+        command
+    }
+
     /// The launcher with all variables set, and counters on. The program is to be added.
     pub(crate) fn mpiexec(&self, ranks: u32, placement: Placement<'_>) -> Command {
         let mut command = self.mpi.mpiexec(ranks, placement);

@@ -135,6 +135,23 @@ pub(super) fn both_ways(out: &str, err: &str) -> Result<String, String> {
     }
 }
 
+/// Checks that each process of a job on two machines has used limic within its machine alone.
+pub(super) fn inside_alone(out: &str, err: &str, ranks: u32) -> Result<String, String> {
+    let counted = counted(&[out, err]);
+    if counted.len() != ranks as usize {
+        let said = counted.len();
+        return Err(format!(
+            "{said} of {ranks} processes have said what went through limic"
+        ));
+    }
+    match counted.iter().find(|(_, m)| m.between || !m.inside) {
+        None => Ok("each by limic within its machine, and by another provider between".to_owned()),
+        Some((process, moved)) => Err(format!(
+            "process {process} has used limic otherwise than within its machine: {moved:?}"
+        )),
+    }
+}
+
 /// Checks that each rank of a job has moved its messages through limic. Returns the sums.
 pub(super) fn judge(
     out: &str,
@@ -216,6 +233,15 @@ mod tests {
         assert!(judge("", &both, 1, Expected::Spawns).is_ok());
         let silent = said(1, 5, 40, 0) + &said(2, 0, 0, 0);
         assert!(judge("", &silent, 2, Expected::Messages).is_err());
+    }
+
+    #[test]
+    fn beside_another_provider_limic_stays_inside() {
+        let inside = said(1, 5, 40, 0);
+        assert!(inside_alone("", &inside, 1).is_ok());
+        assert!(inside_alone("", &inside, 2).is_err());
+        let between = inside.replace("inline 4", "inline 4 network 1");
+        assert!(inside_alone("", &between, 1).is_err());
     }
 
     #[test]
