@@ -16,6 +16,8 @@
 #include <string.h>
 #include <valgrind/callgrind.h>
 
+#include "ok.h"
+
 /* Operations in a row, and how often they are counted; the least counts, since now and then one has
  * more to do. */
 #define OPERATIONS 16
@@ -24,16 +26,6 @@
 #define ACQUAINTANCE 300
 /* Of the memory at each end that the other one may read and write. */
 #define KEY 7
-
-#define OK(call)                                                               \
-    do {                                                                       \
-        long code_ = (long) (call);                                            \
-        if (code_ != 0) {                                                      \
-            fprintf(stderr, "line %d: %s: %ld (%s)\n", __LINE__, #call, code_, \
-                    fi_strerror((int) -code_));                                \
-            exit(1);                                                           \
-        }                                                                      \
-    } while (0)
 
 /* An end with a domain of its own, as MPIs have it. */
 struct end {

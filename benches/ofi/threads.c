@@ -16,19 +16,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "ok.h"
+
 /* Messages of a thread under way. */
 #define WINDOW 16
 #define MOST_ROUNDS 64
-
-#define OK(call)                                                               \
-    do {                                                                       \
-        long code_ = (long) (call);                                            \
-        if (code_ != 0) {                                                      \
-            fprintf(stderr, "line %d: %s: %ld (%s)\n", __LINE__, #call, code_, \
-                    fi_strerror((int) -code_));                                \
-            exit(1);                                                           \
-        }                                                                      \
-    } while (0)
 
 struct end {
     struct fid_domain *domain;

@@ -1,42 +1,12 @@
 //! The provider under the system's libfabric: found, and called as its manual pages say.
 
+mod provider;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
-/// The longest that anything here may take.
-const LIMIT: Duration = Duration::from_secs(120);
-
-/// A folder with nothing in it but the provider, under the name that it is installed with.
-fn provider() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a folder");
-    // Beside the tests' own folder `deps`.
-    let tests = std::env::current_exe().expect("a path");
-    let built = tests
-        .ancestors()
-        .map(|folder| folder.join("liblimic_fi.so"))
-        .find(|file| file.is_file())
-        .expect("cargo builds the shared library with the tests");
-    std::fs::copy(built, folder.path().join("liblimic-fi.so")).expect("copied");
-    folder
-}
-
-/// A program with the provider in its environment, and without settings that were meant for others.
-fn command(program: impl AsRef<Path>, provider: &Path) -> Command {
-    let mut command = Command::new(program.as_ref());
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("FI_") || text.starts_with("LIMIC_") {
-            command.env_remove(&name);
-        }
-    }
-    command
-        .env("FI_PROVIDER_PATH", provider)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    command
-}
+use self::provider::{LIMIT, command, finish, provider};
 
 /// One test at a time: two spinning processes each are enough for a small machine.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
@@ -45,20 +15,6 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
     ALONE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// Waits for a program, and kills it if it takes too long.
-fn finish(mut child: Child) -> Output {
-    let begin = Instant::now();
-    while child.try_wait().expect("a child").is_none() {
-        if begin.elapsed() > LIMIT {
-            child.kill().expect("killed");
-            let output = child.wait_with_output().expect("output");
-            panic!("it hangs; it said: {output:?}");
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().expect("output")
 }
 
 fn found(program: &str) -> bool {

@@ -3,17 +3,18 @@
 #![expect(unsafe_code, reason = "libfabric's interface is called")]
 
 mod owner;
+mod provider;
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 use limic_ofi_abi::errno::{FI_EBUSY, FI_EINVAL, FI_ENODATA, FI_ENOSYS, FI_ETRUNC};
 use limic_ofi_abi::peer::fi_peer_cq_context;
 use limic_ofi_abi::*;
 
 use self::owner::{Ends, Held, Libfabric, open_queue, open_queue_of};
+use self::provider::{command, finish, provider};
 
 /// Names a `libfabric.so.1` of a version that has peer mode.
 const NEW: &str = "LIMIC_TEST_LIBFABRIC2";
@@ -30,22 +31,15 @@ fn apart(test: &str, library: PathBuf, body: impl FnOnce(&Libfabric)) -> String 
         body(&Libfabric::load(&library));
         return String::new();
     }
-    let folder = tempfile::tempdir().expect("a folder");
+    let provider = provider();
     let tests = std::env::current_exe().expect("a path");
-    let built = tests
-        .ancestors()
-        .map(|folder| folder.join("liblimic_fi.so"))
-        .find(|file| file.is_file())
-        .expect("cargo builds the shared library with the tests");
-    std::fs::copy(built, folder.path().join("liblimic-fi.so")).expect("copied");
-    let output = Command::new(&tests)
+    let mut command = command(tests, provider.path());
+    command
         .args(["--exact", test, "--nocapture"])
-        .env("FI_PROVIDER_PATH", folder.path())
         .env("FI_LOG_LEVEL", "info")
         .env("FI_LOG_PROV", "limic")
-        .env(LIBRARY, library)
-        .output()
-        .expect("started");
+        .env(LIBRARY, library);
+    let output = finish(command.spawn().expect("started"));
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success() && said.contains("1 passed"),
