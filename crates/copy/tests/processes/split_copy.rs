@@ -21,8 +21,9 @@ struct Shared {
     /// Blocks that the receiver has claimed, and those of the sender.
     front: AtomicU32,
     back: AtomicU32,
-    /// Set by the parent when the child may start.
+    /// Set by the parent: the child may start, and it may end.
     start: AtomicU32,
+    done: AtomicU32,
 }
 
 fn shared() -> &'static Shared {
@@ -56,6 +57,10 @@ fn send(
     let local = [LocalSlice::from(source)];
     for own in 0.. {
         let Some(range) = cut.next_back(own, shared.front.load(Ordering::Relaxed)) else {
+            // The receiver may still read here. Pairs with the release in the test.
+            while shared.done.load(Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
             return 0;
         };
         shared.back.store(own + 1, Ordering::Relaxed);
@@ -113,6 +118,7 @@ fn both_sides_copy_a_message_together() {
             unsafe { Cma.read_at(&peer, &[source_range], &local, range.start, limit) }.unwrap();
         assert_eq!(copied, limit);
     }
+    shared.done.store(1, Ordering::Release);
     let pid = nix::unistd::Pid::from_raw(sender.pid());
     assert_eq!(sender.wait(), WaitStatus::Exited(pid, 0));
     // The last block by both, if they claimed it at the same time.
