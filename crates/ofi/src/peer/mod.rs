@@ -36,6 +36,9 @@ mod messages;
 mod receive_context;
 mod reports;
 
+use core::ffi::c_void;
+use core::ptr::NonNull;
+
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::fi_version;
 use limic_shm::process::ValueHere;
@@ -119,6 +122,28 @@ unsafe fn check_table<T>(what: &str, given: *const T) -> Result<(), i32> {
         return Err(refused(what, "a function is missing"));
     }
     Ok(())
+}
+
+/// What an owner passes as the context of an object: its own object, and the table of functions
+/// there. Both are known, and as long as known ones.
+///
+/// # Safety
+/// `context` is null or a `C`, and what it leads to is there: `object` and `table` read the fields
+/// that lead on.
+unsafe fn given<C, O, T>(
+    what: &str,
+    context: *mut c_void,
+    object: impl FnOnce(*const C) -> *mut O,
+    table: impl FnOnce(*const O) -> *const T,
+) -> Result<(NonNull<O>, *const T), i32> {
+    let context = context.cast::<C>().cast_const();
+    // SAFETY: the caller's promise.
+    unsafe { check(what, context)? };
+    let owner = NonNull::new(object(context)).ok_or(FI_EINVAL)?;
+    let table = table(owner.as_ptr());
+    // SAFETY: as above.
+    unsafe { check_table(what, table)? };
+    Ok((owner, table))
 }
 
 #[cold]

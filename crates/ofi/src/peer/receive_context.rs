@@ -91,11 +91,8 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: with this flag the context is such a structure, and what it points to is the
         // owner's, which keeps it until the context is closed.
         let (owner, ops) = unsafe {
-            let given = context.cast::<fi_peer_srx_context>();
-            super::check(WHAT, given)?;
-            let owner = NonNull::new((*given).srx).ok_or(FI_EINVAL)?;
-            let ops = (*owner.as_ptr()).owner_ops;
-            super::check_table(WHAT, ops)?;
+            let object = |given: *const fi_peer_srx_context| (*given).srx;
+            let (owner, ops) = super::given(WHAT, context, object, |owner| (*owner).owner_ops)?;
             (*owner.as_ptr()).peer_ops = &PEER_OPS;
             (owner, ops)
         };

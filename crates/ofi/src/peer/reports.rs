@@ -22,16 +22,14 @@ impl OwnersQueue {
     /// `context` is null or such a structure, and what it points to stays until the queue is
     /// closed that is opened with it.
     pub(crate) unsafe fn new(context: *mut c_void) -> Result<Self, i32> {
-        const WHAT: &str = "completion queue";
         // SAFETY: the caller's promise.
-        unsafe {
-            let given = context.cast::<fi_peer_cq_context>();
-            super::check(WHAT, given)?;
-            let owner = NonNull::new((*given).cq).ok_or(FI_EINVAL)?;
-            let ops = (*owner.as_ptr()).owner_ops;
-            super::check_table(WHAT, ops)?;
-            Ok(Self { owner, ops })
-        }
+        let (owner, ops) = unsafe {
+            let object = |given: *const fi_peer_cq_context| (*given).cq;
+            super::given("completion queue", context, object, |owner| {
+                (*owner).owner_ops
+            })?
+        };
+        Ok(Self { owner, ops })
     }
 
     /// Writes a completion. False: the owner has no room now.
@@ -91,17 +89,13 @@ impl OwnersCounter {
     /// # Safety
     /// As [`OwnersQueue::new`].
     pub(crate) unsafe fn new(context: *mut c_void) -> Result<Self, i32> {
-        const WHAT: &str = "counter";
         // SAFETY: the caller's promise.
-        unsafe {
-            let given = context.cast::<fi_peer_cntr_context>();
-            super::check(WHAT, given)?;
-            let owner = NonNull::new((*given).cntr).ok_or(FI_EINVAL)?;
-            let ops = (*owner.as_ptr()).owner_ops;
-            super::check_table(WHAT, ops)?;
-            let told = Cell::new((0, 0));
-            Ok(Self { owner, ops, told })
-        }
+        let (owner, ops) = unsafe {
+            let object = |given: *const fi_peer_cntr_context| (*given).cntr;
+            super::given("counter", context, object, |owner| (*owner).owner_ops)?
+        };
+        let told = Cell::new((0, 0));
+        Ok(Self { owner, ops, told })
     }
 
     /// Tells it of operations that were counted since.
