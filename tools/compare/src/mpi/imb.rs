@@ -18,26 +18,21 @@ struct Suite {
     end: &'static str,
 }
 
-const SHORT: &[&str] = &["-iter", "30", "-time", "0.2"];
-const END: &str = "All processes entering MPI_Finalize";
 /// What a suite says of data that is wrong. It ends well all the same.
 const WRONG_DATA: &str = "CHECK FAILURES";
 
-const MESSAGES: Suite = Suite {
-    name: "IMB-MPI1",
-    options: SHORT,
-    end: END,
-};
-const ONE_SIDED: Suite = Suite {
-    name: "IMB-RMA",
-    options: SHORT,
-    end: END,
-};
-const NON_BLOCKING: Suite = Suite {
-    name: "IMB-NBC",
-    options: SHORT,
-    end: END,
-};
+/// A suite in a short run.
+const fn short(name: &'static str) -> Suite {
+    Suite {
+        name,
+        options: &["-iter", "30", "-time", "0.2"],
+        end: "All processes entering MPI_Finalize",
+    }
+}
+
+const MESSAGES: Suite = short("IMB-MPI1");
+const ONE_SIDED: Suite = short("IMB-RMA");
+const NON_BLOCKING: Suite = short("IMB-NBC");
 const THREADS: Suite = Suite {
     name: "IMB-MT",
     options: &[
