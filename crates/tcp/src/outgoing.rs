@@ -190,6 +190,11 @@ mod tests {
         let (near, mut far) = UnixStream::pair().unwrap();
         near.set_nonblocking(true).unwrap();
         far.set_nonblocking(true).unwrap();
+        let mut take = |came: &mut Vec<u8>| {
+            let mut room = vec![0; 100_000];
+            let got = far.read(&mut room).unwrap();
+            came.extend_from_slice(&room[..got]);
+        };
         for (piece, cut) in [(1000, 300_001), (65_160, 65_160), (5_000_000, 1)] {
             let mut outgoing = Outgoing::default();
             outgoing.add(16).fill(9);
@@ -205,14 +210,10 @@ mod tests {
                 let taken = unsafe { outgoing.write_before(near.as_fd(), &parts, piece) };
                 gone += taken.unwrap();
                 calls += 1;
-                let mut room = vec![0; 100_000];
-                let got = far.read(&mut room).unwrap();
-                came.extend_from_slice(&room[..got]);
+                take(&mut came);
             }
             while came.len() < 16 + content.len() {
-                let mut room = vec![0; 100_000];
-                let got = far.read(&mut room).unwrap();
-                came.extend_from_slice(&room[..got]);
+                take(&mut came);
             }
             assert!(calls > 1 && outgoing.is_empty(), "it was never full");
             assert!(came[..16] == [9; 16] && came[16..] == content, "{piece}");
