@@ -75,7 +75,7 @@ fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, wh
             finish_receive(cx, slot, &incoming);
         }
         _ => {
-            let next = next(cx, &incoming);
+            let next = choose_next(cx, &incoming);
             request_fragments(cx, slot, &incoming, next);
         }
     }
@@ -122,7 +122,7 @@ fn choose(
 /// they may come without an offer: if each is offered, nothing moves from the end of one receive
 /// until the answer for the next one has its first fragment. They lie in the staging pool and in
 /// the ring until the application has posted receives and waits for them.
-fn next(cx: &mut Cx, incoming: &Incoming) -> Next {
+fn choose_next(cx: &mut Cx, incoming: &Incoming) -> Next {
     let Some(pair) = cx.peers.pair(incoming.from()) else {
         return Next::Usual;
     };
