@@ -46,7 +46,7 @@ typedef struct limic_user {
 extern int limic_open(void);
 
 /* Closes it. What was prepared through it is refused from then on. Copies under way have to be
- * over. */
+ * over. What is no descriptor of limic_open is left alone. */
 extern void limic_close(int fd);
 
 /*
