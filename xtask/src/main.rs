@@ -43,7 +43,7 @@ enum Task {
     /// Unmodified MPIs over limic, through the libfabric provider: the variables, and checks.
     #[command(disable_help_flag = true)]
     Mpi(Words),
-    /// libfabric's own tests (fabtests) over the libfabric provider, out of a folder that is named.
+    /// libfabric's own tests (fabtests) over the libfabric provider.
     #[command(disable_help_flag = true)]
     Fabtests(Words),
     /// Measure limic against MPICH, Open MPI, Intel MPI, UCX and libfabric on this machine.

@@ -61,15 +61,12 @@ pub(crate) fn build(source: &Path, libfabric: Option<&Path>) -> Result<Built, Fa
         Failure::Missing(why)
     })?;
     let configure = source.join("configure");
-    let mut missing = packages::missing(&NEEDS);
+    packages::install("fabtests", &NEEDS)?;
     if libfabric.is_none() {
-        missing.extend(packages::missing(&NEEDS_OF_DISTRIBUTION));
+        packages::install("fabtests", &NEEDS_OF_DISTRIBUTION)?;
     }
     if !configure.is_file() {
-        missing.extend(packages::missing(&NEEDS_FOR_CONFIGURE));
-    }
-    refuse_missing(&missing)?;
-    if !configure.is_file() {
+        packages::install("fabtests", &NEEDS_FOR_CONFIGURE)?;
         Job::new("./autogen.sh", 5).within(&source).run_aside()?;
     }
     let folder = target().join("fabtests").join(&version);
@@ -119,18 +116,6 @@ fn configured_for(source: &Path, libfabric: Option<&Path>) -> Vec<u8> {
     let paths = [Some(source), libfabric].into_iter().flatten();
     let lines = paths.map(|path| path.as_os_str().as_encoded_bytes());
     lines.collect::<Vec<_>>().join(&b'\n')
-}
-
-/// They are not installed as those of `cargo xtask setup` are, since only this command needs them.
-fn refuse_missing(missing: &[&str]) -> Result<(), Failure> {
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let list = missing.join(" ");
-    Err(Failure::Missing(format!(
-        "fabtests need packages that are missing: {list}\n\
-         On Debian and Ubuntu: sudo apt-get install {list}"
-    )))
 }
 
 /// The version that `configure.ac` names: `AC_INIT([fabtests], [1.17.0], ...)`.

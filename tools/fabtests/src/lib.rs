@@ -1,6 +1,6 @@
 //! libfabric's own tests, fabtests, over limic's provider.
 //!
-//! - [`build`] builds the user's copy of fabtests.
+//! - [`build`] builds fabtests out of a folder that the user names, or that [`source`] fetches.
 //! - [`list`] reads which tests there are out of fabtests' own script, and [`exclude`] which of
 //!   them are left out, and which test what limic does not offer: files name both, with reasons.
 //! - [`processes`] runs a test: one process, a server and a client, or several ranks. [`verdict`]
@@ -14,9 +14,11 @@ mod exclude;
 mod list;
 mod processes;
 mod report;
+mod source;
 mod verdict;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use limic_peers::build_provider;
@@ -30,11 +32,12 @@ use report::Report;
 /// What to run.
 #[derive(Debug, Args)]
 pub struct Fabtests {
-    /// The folder of fabtests' source
+    /// The folder of fabtests' source, in place of the distribution's
     #[arg(long, value_name = "DIR")]
     source: Option<PathBuf>,
-    /// The folder below which a libfabric is installed, in place of the distribution's
-    #[arg(long, value_name = "PREFIX")]
+    /// The folder below which a libfabric of the same version is installed, in place of the
+    /// distribution's
+    #[arg(long, value_name = "PREFIX", requires = "source")]
     libfabric: Option<PathBuf>,
     /// A provider of that libfabric that is tested beside limic; what it does is no failure
     #[arg(long, value_name = "PROVIDER")]
@@ -47,6 +50,9 @@ pub struct Fabtests {
         default_value = "unit,functional,short"
     )]
     classes: Vec<Class>,
+    /// The longest that a test may take; one that takes longer has no result
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    limit: u64,
     /// Run only tests whose command holds this
     #[arg(long, value_name = "NAME", default_value = "")]
     filter: String,
@@ -84,16 +90,11 @@ impl Class {
 /// # Errors
 /// If the tests cannot be built, or one does not end as expected.
 pub fn run(wanted: &Fabtests) -> Result<(), Failure> {
-    let Some(source) = &wanted.source else {
-        return Err(Failure::Missing(
-            "say where fabtests are: cargo xtask fabtests --source DIR\n\
-             DIR is a folder named fabtests in libfabric's repository or release, or an unpacked \
-             fabtests-VERSION.tar.bz2 of a release. Its version should be the installed \
-             libfabric's."
-                .to_owned(),
-        ));
+    let source = match &wanted.source {
+        Some(named) => named.clone(),
+        None => source::of_distribution()?,
     };
-    let built = build::build(source, wanted.libfabric.as_deref())?;
+    let built = build::build(&source, wanted.libfabric.as_deref())?;
     let lists = TestLists::read(&built.source)?;
     let excluded = Patterns::committed(exclude::EXCLUDED)?;
     let not_offered = Patterns::committed(exclude::NOT_OFFERED)?;
@@ -103,6 +104,7 @@ pub fn run(wanted: &Fabtests) -> Result<(), Failure> {
         built: &built,
         cpus: &cpus,
         provider,
+        limit: Duration::from_secs(wanted.limit),
         excluded,
     };
     let limic = Provider {

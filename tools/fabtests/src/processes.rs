@@ -14,15 +14,13 @@ use crate::exclude::Patterns;
 use crate::list::{Kind, Test};
 use crate::verdict::{Cases, NOT_OFFERED, Verdict};
 
-/// The longest that a test may take, as in the script.
-const LIMIT: Duration = Duration::from_secs(120);
 /// How long the first process gets before the others start, as in the script: it does not say when
 /// it listens.
 const HEAD_START: Duration = Duration::from_secs(1);
 /// How long the first process gets once another one has failed, as in the script.
 const AFTER_OTHERS: Duration = Duration::from_secs(2);
-/// How many cases of a list one pair of programs runs.
-const CASES_AT_ONCE: usize = 250;
+/// How many cases of a list one pair of programs runs. If one does not end, all have no result.
+const CASES_AT_ONCE: usize = 100;
 /// The pause between two looks at it.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -44,6 +42,8 @@ pub(crate) struct Processes<'a> {
     /// The CPUs of the tests.
     pub(crate) cpus: &'a [usize],
     pub(crate) provider: Provider,
+    /// The longest that a test may take.
+    pub(crate) limit: Duration,
     /// Tests that are left out, and cases that may fail.
     pub(crate) excluded: Patterns,
 }
@@ -88,14 +88,15 @@ impl Processes<'_> {
     }
 
     fn alone(&self, command: Command) -> (String, Ended) {
-        ("it".to_owned(), timeout::run(command, self.cpus, LIMIT))
+        let ended = timeout::run(command, self.cpus, self.limit);
+        ("it".to_owned(), ended)
     }
 
     /// Runs processes of which the first listens to the others, and returns them with their names.
     fn together(&self, commands: Vec<Command>) -> Vec<(String, Ended)> {
         let mut running = Vec::new();
         for (rank, command) in commands.into_iter().enumerate() {
-            match timeout::start(command, self.cpus, LIMIT) {
+            match timeout::start(command, self.cpus, self.limit) {
                 Ok(process) => running.push(process),
                 Err(why) => {
                     running.into_iter().for_each(|process| drop(process.kill()));
@@ -109,12 +110,17 @@ impl Processes<'_> {
         let mut first = running.remove(0);
         let others: Vec<Ended> = running.into_iter().map(timeout::Running::wait).collect();
         let failed = others.iter().any(|other| other.failure.is_some());
+        let hung = others.iter().any(|other| other.hung);
         let begin = Instant::now();
         while failed && !first.ended() && begin.elapsed() < AFTER_OTHERS {
             thread::sleep(LOOK);
         }
         let first = if failed && !first.ended() {
-            first.kill()
+            // It hangs as well if another one did.
+            Ended {
+                hung,
+                ..first.kill()
+            }
         } else {
             first.wait()
         };
@@ -129,21 +135,25 @@ impl Processes<'_> {
     fn cases(&self, test: &Test, list: &str) -> Result<Verdict, Failure> {
         let list = self.list(list)?;
         let mut all = Cases::default();
+        let mut there = None;
         let mut first = 1;
-        loop {
+        while there.is_none_or(|there| first <= there) {
+            let last = first + CASES_AT_ONCE - 1;
             let server = self.command(test, &["-x", "-s", ADDRESS]);
             let mut client = self.command(test, &["-u"]);
             client.arg(&list).args(["-y", &first.to_string()]);
-            first += CASES_AT_ONCE;
-            client.args(["-z", &(first - 1).to_string(), ADDRESS]);
+            client.args(["-z", &last.to_string(), ADDRESS]);
             let ended = self.together(vec![server, client]);
-            let Some((cases, there)) = Cases::counted(&ended) else {
-                return Ok(Verdict::failed(&ended));
-            };
-            all.add(cases);
-            if first > there {
-                break;
+            match (Cases::counted(&ended), there) {
+                (Some((cases, count)), _) => {
+                    all.add(cases);
+                    there = Some(count);
+                }
+                (None, Some(there)) => all.add(Cases::lost(first, last.min(there), &ended)),
+                // How many there are is not known either.
+                (None, None) => return Ok(Verdict::failed(&ended)),
             }
+            first = last + 1;
         }
         let may_fail = |case: &String| self.excludes(&format!("{}: {case}", test.words));
         let (known, failed) = all.failed.into_iter().partition(may_fail);

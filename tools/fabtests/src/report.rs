@@ -19,6 +19,7 @@ pub(crate) struct Report {
 struct Counts {
     passed: usize,
     failed: usize,
+    no_result: usize,
     not_offered: usize,
     excluded: usize,
 }
@@ -53,21 +54,27 @@ impl Report {
                 println!("{:<12} {name}", "excluded");
                 None
             }
+            Verdict::NoResult(lines) => {
+                counts.no_result += 1;
+                Some(("NO RESULT", lines))
+            }
             Verdict::Cases(cases) => {
                 counts.passed += cases.passed;
+                counts.no_result += cases.no_result;
                 counts.not_offered += cases.not_offered;
                 counts.failed += cases.failed.len();
                 counts.excluded += cases.known.len();
                 println!("{:<12} {name}: {cases}", "ended");
-                (!cases.failed.is_empty()).then(|| cases.failed.join("\n"))
+                let lines = [cases.failed, cases.lost].concat();
+                (!lines.is_empty()).then(|| ("FAILED", lines.join("\n")))
             }
             Verdict::Failed(lines) => {
                 counts.failed += 1;
-                Some(lines)
+                Some(("FAILED", lines))
             }
         };
-        if let Some(lines) = failure {
-            console::error(&format_args!("{name}: FAILED\n{lines}"));
+        if let Some((how, lines)) = failure {
+            console::error(&format_args!("{name}: {how}\n{lines}"));
             if provider == 0 {
                 self.failed.push(test.words.clone());
             }
@@ -84,8 +91,8 @@ impl Report {
         &mut self.classes[place].1[provider]
     }
 
-    /// Prints the table. It is a failure if a test has failed, or none has run, or nothing of a
-    /// class is offered.
+    /// Prints the table. It is a failure if a test has failed or has no result, or none has run, or
+    /// nothing of a class is offered.
     pub(crate) fn end(self) -> Result<(), Failure> {
         if self.classes.is_empty() {
             return Err(Failure::Missing("no test has such a name".to_owned()));
@@ -108,7 +115,7 @@ impl Report {
     fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
-        let columns = ["passed", "failed", "not offered", "excluded"];
+        let columns = ["passed", "failed", "no result", "not offered", "excluded"];
         let columns = self
             .providers
             .iter()
@@ -119,10 +126,11 @@ impl Report {
                 let Counts {
                     passed,
                     failed,
+                    no_result,
                     not_offered,
                     excluded,
                 } = *counts;
-                [passed, failed, not_offered, excluded].map(|number| number.to_string())
+                [passed, failed, no_result, not_offered, excluded].map(|number| number.to_string())
             });
             table.add_row(std::iter::once(class.name().to_owned()).chain(numbers));
         }

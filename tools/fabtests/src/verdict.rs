@@ -19,6 +19,8 @@ pub(crate) enum Verdict {
     Passed,
     /// With the last lines of its programs.
     Failed(String),
+    /// A program did not end within its time, and none crashed. With their last lines.
+    NoResult(String),
     /// The provider does not offer what it tests.
     NotOffered,
     Excluded,
@@ -34,6 +36,10 @@ pub(crate) struct Cases {
     pub(crate) failed: Vec<String>,
     /// The same, of those that are known to fail by no fault of the provider.
     pub(crate) known: Vec<String>,
+    /// How many ran in programs that have not counted them, since one of them crashed or hung.
+    pub(crate) no_result: usize,
+    /// Which these are, and the last lines of their programs.
+    pub(crate) lost: Vec<String>,
 }
 
 impl fmt::Display for Cases {
@@ -43,11 +49,14 @@ impl fmt::Display for Cases {
             not_offered,
             failed,
             known,
+            no_result,
+            lost: _,
         } = self;
         let (failed, excluded) = (failed.len(), known.len());
         write!(
             text,
-            "{passed} cases passed, {failed} failed, {not_offered} not offered, {excluded} excluded"
+            "{passed} cases passed, {failed} failed, {no_result} without a result, {not_offered} \
+             not offered, {excluded} excluded"
         )
     }
 }
@@ -64,7 +73,7 @@ impl Verdict {
             Self::Cases(cases) if cases.not_offered > 0 && !not_offered => {
                 Self::Failed(format!("{} cases are {unknown}", cases.not_offered))
             }
-            Self::Cases(cases) if cases.not_offered == 0 && not_offered => {
+            Self::Cases(cases) if cases.not_offered + cases.no_result == 0 && not_offered => {
                 Self::Failed(format!("all cases are {offered}"))
             }
             other => other,
@@ -87,10 +96,17 @@ impl Verdict {
         Self::failed(programs)
     }
 
-    /// A failure, with how the programs ended.
+    /// A failure or no result, with how the programs ended.
     pub(crate) fn failed(programs: &[(String, Ended)]) -> Self {
-        let lines = programs.iter().map(|(who, ended)| last_lines(who, ended));
-        Self::Failed(lines.collect::<Vec<_>>().join("\n"))
+        let lines = lines_of(programs);
+        // One that loses another one, since its time is over, may end before its own is.
+        let hung = programs.iter().any(|(_, ended)| ended.hung);
+        let crashed = |ended: &Ended| ended.code.is_none() && !ended.hung;
+        if hung && !programs.iter().any(|(_, ended)| crashed(ended)) {
+            Self::NoResult(lines)
+        } else {
+            Self::Failed(lines)
+        }
     }
 }
 
@@ -119,9 +135,18 @@ impl Cases {
             passed: count("Success")?,
             not_offered: count("ENODATA")?,
             failed,
-            known: Vec::new(),
+            ..Self::default()
         };
         Some((cases, count("Test configurations loaded")?))
+    }
+
+    /// The cases from one to another, whose programs have not counted them.
+    pub(crate) fn lost(first: usize, last: usize, programs: &[(String, Ended)]) -> Self {
+        Self {
+            no_result: last + 1 - first,
+            lost: vec![format!("cases {first} to {last}: {}", lines_of(programs))],
+            ..Self::default()
+        }
     }
 
     /// Adds other cases of the same list.
@@ -130,6 +155,8 @@ impl Cases {
         self.not_offered += others.not_offered;
         self.failed.extend(others.failed);
         self.known.extend(others.known);
+        self.no_result += others.no_result;
+        self.lost.extend(others.lost);
     }
 }
 
@@ -147,6 +174,12 @@ fn failed_cases(out: &str) -> impl Iterator<Item = String> {
         let failed = !matches!(result, "Success" | "No data available");
         failed.then(|| format!("{tested}: {result}"))
     })
+}
+
+/// How the programs of a test ended, with their last lines.
+fn lines_of(programs: &[(String, Ended)]) -> String {
+    let lines = programs.iter().map(|(who, ended)| last_lines(who, ended));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// How a program ended, with its last lines.
@@ -213,6 +246,30 @@ mod tests {
     }
 
     #[test]
+    fn a_test_that_hangs_has_no_result() {
+        let hung = || {
+            let mut command = Command::new("/bin/sleep");
+            command.arg("1000");
+            let cpus = limic_runner::cpus::allowed().expect("an affinity");
+            let ended = timeout::run(command, &cpus, Duration::from_millis(100));
+            ("server".to_owned(), ended)
+        };
+        let beside = |script| [hung(), ("client".to_owned(), ended(script))];
+        for script in ["exit 0", "exit 61", "exit 107"] {
+            let verdict = Verdict::of(&beside(script));
+            assert!(matches!(verdict, Verdict::NoResult(_)), "{script}");
+            assert!(matches!(verdict.expected(true), Verdict::NoResult(_)));
+        }
+        let crashed = Verdict::of(&beside("kill -SEGV $$"));
+        assert!(matches!(crashed, Verdict::Failed(_)));
+
+        let mut all = Cases::lost(101, 200, &beside("exit 107"));
+        all.add(Cases::lost(201, 210, &beside("exit 107")));
+        assert_eq!(all.no_result, 110);
+        assert!(all.lost[1].starts_with("cases 201 to 210: server: hung"));
+    }
+
+    #[test]
     fn cases_are_those_that_the_client_counts() {
         let script = "echo 'Test configurations loaded: 9'; \
             echo '[limic, unit, sendv--, FI_EP_RDM]'; \
@@ -232,7 +289,7 @@ mod tests {
             ]
             .map(str::to_owned)
             .into(),
-            known: Vec::new(),
+            ..Cases::default()
         };
         let counted = |client: &str| Cases::counted(&pair("exit 0", client));
         assert_eq!(counted(script), Some((cases(), 9)));
