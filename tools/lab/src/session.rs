@@ -171,14 +171,15 @@ impl<'a> Session<'a> {
         let mut guests = Guests::start(self.kernel, &self.machine, &self.contents, count)?;
         self.early = vec![VecDeque::new(); count];
         for (test, name) in (first..).zip(&tests[first..]) {
+            let own_name = name.rsplit("::").next().unwrap_or(name);
             let mut running = Running {
                 test,
                 since: Instant::now(),
                 output: vec![Vec::new(); count],
                 ended: self.early.iter_mut().map(VecDeque::pop_front).collect(),
-                second_dies: name.starts_with(SECOND_DIES),
+                second_dies: own_name.starts_with(SECOND_DIES),
                 died: false,
-                kasan_reports: name.starts_with(KASAN_REPORTS),
+                kasan_reports: own_name.starts_with(KASAN_REPORTS),
                 complained: false,
                 said: (0..count).map(|n| guests.console(n).len()).collect(),
             };
