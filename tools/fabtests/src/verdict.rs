@@ -113,31 +113,29 @@ impl Verdict {
 impl Cases {
     /// The cases that a client has counted, and how many there are in its list. Its exit code does
     /// not show each case that is wrong; a client that ended early has not counted. A server that
-    /// did not end well counts as one more that failed.
+    /// crashed, or did not count either, is one more that failed.
     pub(crate) fn counted(programs: &[(String, Ended)]) -> Option<(Self, usize)> {
         let out = programs.last().map_or("", |(_, ended)| &ended.out);
-        let count = |name: &str| -> Option<usize> {
-            let mut lines = out.lines().filter_map(|line| line.split_once(':'));
-            let (_, count) = lines.find(|(what, _)| what.trim() == name)?;
-            count.trim().parse().ok()
-        };
-        let [no_call, io, error] = ["ENOSYS", "EIO", "ERROR"].map(count);
+        let count_of = |kind| count(out, kind);
+        let [no_call, io, error] = ["ENOSYS", "EIO", "ERROR"].map(count_of);
         let mut failed: Vec<String> = failed_cases(out).collect();
         // A case whose server is gone ends without a word.
         let counted = (no_call? + io? + error?).max(failed.len());
         failed.resize(counted, "a case: it did not end".to_owned());
         if let Some((who, server)) = programs.first()
             && let Some(how) = &server.failure
+            // The exit code of one that counted says which kinds of cases there were.
+            && (server.code.is_none() || count(&server.out, "Success").is_none())
         {
             failed.push(format!("{who}: {how}"));
         }
         let cases = Self {
-            passed: count("Success")?,
-            not_offered: count("ENODATA")?,
+            passed: count_of("Success")?,
+            not_offered: count_of("ENODATA")?,
             failed,
             ..Self::default()
         };
-        Some((cases, count("Test configurations loaded")?))
+        Some((cases, count_of("Test configurations loaded")?))
     }
 
     /// The cases from one to another, whose programs have not counted them.
@@ -158,6 +156,13 @@ impl Cases {
         self.no_result += others.no_result;
         self.lost.extend(others.lost);
     }
+}
+
+/// How many cases of a kind a program has counted.
+fn count(out: &str, kind: &str) -> Option<usize> {
+    let mut lines = out.lines().filter_map(|line| line.split_once(':'));
+    let (_, count) = lines.find(|(what, _)| what.trim() == kind)?;
+    count.trim().parse().ok()
 }
 
 /// The cases that failed, each as what it tested and how it ended: `unit, sendv: Input/output
@@ -294,10 +299,20 @@ mod tests {
         let counted = |client: &str| Cases::counted(&pair("exit 0", client));
         assert_eq!(counted(script), Some((cases(), 9)));
         assert_eq!(counted("echo 'Success: 5'"), None);
-        let crashed = Cases::counted(&pair("kill -SEGV $$", script));
-        let (crashed, _) = crashed.expect("a client that counted");
-        assert_eq!(crashed.failed[..3], cases().failed[..]);
-        assert!(crashed.failed[3].starts_with("server: signal: 11"));
+        // The exit code of a server that has counted says no more than the client's counts.
+        let counted = Cases::counted(&pair("echo 'Success: 5'; exit 61", script));
+        assert_eq!(counted, Some((cases(), 9)));
+        let crash = "kill -SEGV $$";
+        let at_the_end = format!("echo 'Success: 5'; {crash}");
+        for (server, how) in [
+            (crash, "server: signal: 11"),
+            (&at_the_end, "server: signal: 11"),
+            ("exit 61", "server: exit status: 61"),
+        ] {
+            let (cases_and_server, _) = Cases::counted(&pair(server, script)).expect("counts");
+            assert_eq!(cases_and_server.failed[..3], cases().failed[..]);
+            assert!(cases_and_server.failed[3].starts_with(how), "{server}");
+        }
         assert_eq!(
             Verdict::Cases(cases()).expected(true),
             Verdict::Cases(cases())
