@@ -110,7 +110,7 @@ impl Endpoint {
         local: &[RawSliceMut],
         remote: &[fi_rma_iov],
     ) -> Result<usize, i32> {
-        let peer = self.reachable(access.peer)?;
+        let peer = self.peer(access.peer)?;
         let total: usize = local.iter().map(|piece| piece.len).sum();
         let there = remote
             .iter()
@@ -120,12 +120,13 @@ impl Endpoint {
         }
         if let (Some(data), [whole], ..=LONGEST_WRITE) = (access.data, remote, total) {
             self.may_ask()?;
-            self.tally.accessed(access.write, total);
             let node = self.accessing(access, peer, total, None);
             // SAFETY: the caller's promise; the node is this operation's.
-            unsafe { self.ask_to_write(peer, node, data, whole, local) };
+            unsafe { self.ask_to_write(peer, node, data, whole, local) }?;
+            self.tally.accessed(access.write, total);
             return Ok(0);
         }
+        self.attached(peer)?;
         // Its data goes in a copy of its own once it is over.
         if access.injected || access.data.is_some() {
             self.may_inject()?;
@@ -306,12 +307,11 @@ impl Endpoint {
         }
     }
 
-    /// A peer whose memory can be asked for. It is not waited for: that might be an endpoint which
-    /// this very thread has to move along.
-    pub(crate) fn reachable(&self, address: fi_addr_t) -> Result<Peer, i32> {
-        let peer = self.peer(address)?;
+    /// Whether a peer's memory can be asked for. It is not waited for: that might be an endpoint
+    /// which this very thread has to move along.
+    pub(crate) fn attached(&self, peer: Peer) -> Result<(), i32> {
         match self.limic.attach(peer) {
-            Ok(true) => Ok(peer),
+            Ok(true) => Ok(()),
             Ok(false) => {
                 self.progress();
                 Err(FI_EAGAIN)

@@ -1,20 +1,19 @@
 //! Operations that the owner of the memory executes when it makes progress: atomic ones, and short
-//! writes with data. One message asks for one, and another is its answer.
+//! writes with data. One message asks for one. Another answers all that were executed in a row.
 //!
 //! Operations of one endpoint on another are executed in the order in which they were made, since
-//! the messages keep theirs. The answer comes into a receive that names its sender, so an operation
-//! ends when the owner dies.
+//! the messages keep theirs. An operation ends when its answer is here, or its owner has failed.
 
-use limic::raw::{Messages, Posted, RawSliceMut};
-use limic::{Access, Outcome, Peer, Selector, Tag};
+use limic::raw::RawSliceMut;
+use limic::{Access, Error, Peer, Status};
 
 use crate::call::append;
-use crate::control_channel::{Coming, Topic};
+use crate::control_channel::Topic;
 use crate::endpoint::Endpoint;
 use crate::errors::{errno_of, text_of};
 use crate::log;
-use crate::node::{Node, mark};
-use crate::progress::{kind, name_of};
+use crate::node::{Node, give_back, mark};
+use crate::unanswered::{Operation, Room};
 use limic_ofi_abi::endpoint::fi_rma_iov;
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::*;
@@ -23,28 +22,44 @@ use limic_ofi_abi::*;
 /// by themselves, and the data follows.
 pub(crate) const LONGEST_WRITE: usize = 4096;
 
-/// Most operations that are not answered yet. The caller of one more has to make progress first:
-/// each has memory here, and its answer has some at the peer until it is taken.
-const MOST_UNANSWERED: u32 = 1 << 16;
+/// Bytes after which answers go, though others may follow.
+const MANY_BYTES: usize = 4096;
+
+/// Least bytes of a message of answers. One so long has a cache line of a ring to itself. Whoever
+/// waits for it reads that line again and again, so what is sent next is better off in another one.
+const LEAST_BYTES: usize = 32;
 
 /// An operation that a peer is asked for.
 pub(crate) struct Asked {
     pub(crate) topic: Topic,
-    pub(crate) word: u64,
-    pub(crate) message: Vec<u8>,
+    /// The immediate word of the message.
+    pub(crate) word: Option<u64>,
+    /// Where the results go.
+    pub(crate) room: Room,
+}
+
+/// Answers that are on their way to one message.
+#[derive(Default)]
+pub(crate) struct Answers {
+    to: Option<Peer>,
+    count: u32,
+    /// The message; the count comes into its first word in the end.
+    bytes: Vec<u8>,
 }
 
 impl Endpoint {
     /// Whether a peer may be asked for one more operation.
+    #[inline]
     pub(crate) fn may_ask(&self) -> Result<(), i32> {
-        if self.unanswered.get() >= MOST_UNANSWERED {
+        if self.unanswered.borrow().is_full() {
             self.progress();
             return Err(FI_EAGAIN);
         }
         self.may_inject()
     }
 
-    /// Asks a peer for an operation, which is over with the answer.
+    /// Asks a peer for an operation, of which `put` writes down what is to be done. It is over with
+    /// the answer. On an error it was not begun, and the node is nobody's any more.
     ///
     /// # Safety
     /// The node is this operation's, and in no list; the room for results is its own until it is
@@ -54,37 +69,38 @@ impl Endpoint {
         peer: Peer,
         node: *mut Node,
         asked: Asked,
-        results: &[RawSliceMut],
-    ) {
-        let number = self.asked.get().wrapping_add(1);
-        self.asked.set(number);
-        self.unanswered.set(self.unanswered.get() + 1);
-        let selector = Selector::exact(peer, Tag(Topic::Answer.tag(number)));
-        // SAFETY: the caller's promise.
-        match unsafe { self.limic.post_recv(&selector, results) } {
-            Ok(Posted::Pending(id)) => self.watch(id, name_of(node, kind::ASKED)),
-            // A peer that answers before it is asked.
-            // SAFETY: the caller's promise; nobody waits for it.
-            Ok(Posted::Done(outcome)) => unsafe { self.asked_is_over(node, &outcome) },
-            // SAFETY: as above.
-            Err(error) => return unsafe { self.asked_is_over(node, &Err(error)) },
+        put: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), i32> {
+        let Asked { topic, word, room } = asked;
+        let operation = Operation { node, room };
+        // There is room, by `may_ask`.
+        let number = self.unanswered.borrow_mut().add(peer, operation);
+        let number = number.ok_or(FI_EAGAIN)?;
+        let mut message = self.begin(topic, number);
+        put(&mut message);
+        // Most peers are attached, which this shows too.
+        if self.says_now(peer, word, &message) {
+            self.said_last.set(message);
+            return Ok(());
         }
-        // If it cannot be sent, the peer is gone, and the receive of the answer has ended or will.
-        let _ = self.say(
-            peer,
-            asked.topic.tag(number),
-            Some(asked.word),
-            asked.message,
-        );
+        let said = self.attached(peer);
+        let said = said.and_then(|()| self.say_later(peer, word, message));
+        let Err(errno) = said else { return Ok(()) };
+        let unasked = self.unanswered.borrow_mut().take(peer, number);
+        if unasked.is_none() {
+            // Its peer has failed meanwhile, so it is over, and reported.
+            return Ok(());
+        }
+        // SAFETY: the caller's promise; nobody has the node.
+        unsafe { give_back(node) };
+        Err(errno)
     }
 
-    /// An operation is over: its answer is here, or will not come.
+    /// An operation is over: it is answered, or will not be.
     ///
     /// # Safety
     /// The node is one of such an operation, and in no list.
-    pub(crate) unsafe fn asked_is_over(&self, node: *mut Node, outcome: &Outcome) {
-        self.unanswered.set(self.unanswered.get() - 1);
-        let errno = Self::number_of(outcome);
+    unsafe fn asked_is_over(&self, node: *mut Node, errno: i32) {
         // SAFETY: the caller's promise.
         unsafe {
             if errno != 0 {
@@ -96,29 +112,78 @@ impl Endpoint {
         }
     }
 
-    /// The error number that an answer stands for: its immediate word, if it came.
-    fn number_of(outcome: &Outcome) -> i32 {
-        match outcome {
-            Ok(status) => status.immediate.map_or(0, |errno| errno as i32),
-            Err(limic::Error::Truncated { .. }) => FI_EIO,
-            Err(error) => errno_of(error),
+    /// A peer answers so many operations: for each a word, which is its number and an error number,
+    /// and behind it the results, unless it is refused.
+    pub(crate) fn answered(&self, peer: Peer, count: u32, mut answers: &[u8]) {
+        for _ in 0..count {
+            let word = answers.split_first_chunk();
+            let (word, rest) = word.map_or((0, answers), |(word, rest)| {
+                (u64::from_ne_bytes(*word), rest)
+            });
+            let operation = self.unanswered.borrow_mut().take(peer, word as u32);
+            let Some(Operation { node, room }) = operation else {
+                return log::warn(&format_args!("{peer} answers what it was not asked"));
+            };
+            let mut errno = (word >> 32) as i32;
+            let len = if errno == 0 { room.len() } else { 0 };
+            match rest.split_at_checked(len) {
+                // SAFETY: whoever asked promised that the room is the operation's until it is over.
+                Some((results, _)) if len > 0 => unsafe { room.fill(results) },
+                Some(_) => {}
+                None => errno = FI_EIO,
+            }
+            // SAFETY: the operation was not over, so its node is in no list.
+            unsafe { self.asked_is_over(node, errno) };
+            answers = rest.get(len..).unwrap_or_default();
         }
     }
 
-    /// Answers a peer: with these bytes, or with the reason why its operation is refused.
-    pub(crate) fn answer(&self, peer: Peer, number: u32, result: Result<Vec<u8>, i32>) {
-        let (bytes, errno) = match result {
-            Ok(bytes) => (bytes, 0),
-            Err(errno) => {
-                log::warn(&format_args!(
-                    "an operation of {peer} on memory here is refused: {}",
-                    text_of(errno).to_string_lossy()
-                ));
-                (self.empty(), errno)
-            }
-        };
-        let tag = Topic::Answer.tag(number);
-        if let Err(errno) = self.say(peer, tag, Some(errno as u64), bytes) {
+    /// A peer has failed, and answers nothing any more.
+    pub(crate) fn ends_unanswered(&self, peer: Peer, why: &Error) {
+        let ended = self.unanswered.borrow_mut().take_all_of(peer);
+        for Operation { node, .. } in ended {
+            // SAFETY: the operation was not over, so its node is in no list.
+            unsafe { self.asked_is_over(node, errno_of(why)) };
+        }
+    }
+
+    /// Answers an operation of a peer: with what `execute` puts behind other answers, or with the
+    /// reason why it is refused.
+    pub(crate) fn answer(
+        &self,
+        answers: &mut Answers,
+        (peer, number): (Peer, u32),
+        execute: impl FnOnce(&mut Vec<u8>) -> Result<(), i32>,
+    ) {
+        if answers.to != Some(peer) || answers.bytes.len() >= MANY_BYTES {
+            self.send_answers(answers);
+            answers.to = Some(peer);
+            answers.bytes = self.begin(Topic::Answers, 0);
+        }
+        answers.count += 1;
+        let (at, number) = (answers.bytes.len(), u64::from(number));
+        answers.bytes.extend_from_slice(&number.to_ne_bytes());
+        if let Err(errno) = execute(&mut answers.bytes) {
+            log::warn(&format_args!(
+                "an operation of {peer} on memory here is refused: {}",
+                text_of(errno).to_string_lossy()
+            ));
+            answers.bytes.truncate(at);
+            let word = (errno as u64) << 32 | number;
+            answers.bytes.extend_from_slice(&word.to_ne_bytes());
+        }
+    }
+
+    /// Sends the answers that there are.
+    pub(crate) fn send_answers(&self, answers: &mut Answers) {
+        let Answers { to, count, bytes } = core::mem::take(answers);
+        let Some(peer) = to else { return };
+        let mut message = bytes;
+        Topic::Answers.head(count, &mut message);
+        if message.len() < LEAST_BYTES {
+            message.resize(LEAST_BYTES, 0);
+        }
+        if let Err(errno) = self.say(peer, None, message) {
             log::info(&format_args!("{peer} gets no answer: error {errno}"));
         }
     }
@@ -134,30 +199,28 @@ impl Endpoint {
         data: u64,
         to: &fi_rma_iov,
         bytes: &[RawSliceMut],
-    ) {
-        let mut message = self.empty();
-        message.extend(to.key.to_ne_bytes());
-        message.extend(to.addr.to_ne_bytes());
-        let bytes = bytes.iter().map(|p| (p.start.cast_const(), p.len));
-        // SAFETY: the caller's promise.
-        unsafe { append(&mut message, bytes) };
+    ) -> Result<(), i32> {
         let asked = Asked {
             topic: Topic::Write,
-            word: data,
-            message,
+            word: Some(data),
+            room: Room::of(&[]),
+        };
+        let put = |message: &mut Vec<u8>| {
+            let place = [to.key.to_ne_bytes(), to.addr.to_ne_bytes()];
+            message.extend_from_slice(place.as_flattened());
+            let bytes = bytes.iter().map(|p| (p.start.cast_const(), p.len));
+            // SAFETY: the caller's promise.
+            unsafe { append(message, bytes) };
         };
         // SAFETY: the caller's promise; there are no results.
-        unsafe { self.ask(peer, node, asked, &[]) };
+        unsafe { self.ask(peer, node, asked, put) }
     }
 
     /// A peer asks for a write. The data is reported when the bytes are in place.
-    pub(crate) fn write_for(&self, coming: &Coming, number: u32) {
-        let peer = coming.status.peer;
-        let written = self.place(&coming.bytes);
-        if let Ok(len) = written {
-            self.was_written(&coming.status, len);
-        }
-        self.answer(peer, number, written.map(|_| self.empty()));
+    pub(crate) fn write_for(&self, status: &Status, said: &[u8]) -> Result<(), i32> {
+        let len = self.place(said)?;
+        self.was_written(status, len);
+        Ok(())
     }
 
     /// Copies the bytes of a peer's write into place. Whatever the message says is checked first.

@@ -4,43 +4,62 @@
 //! Such messages travel like all others, so they keep their order; a tag of their own keeps them
 //! out of matching.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
-use limic::raw::{ClaimId, Messages, Posted, RawSlice, RawSliceMut, Runtime};
+use limic::raw::{ClaimId, Messages, Posted, RawSlice, RawSliceMut, Reserved, Runtime};
 use limic::{Outcome, Peer, Status, Tag};
 
+use crate::asked::Answers;
 use crate::endpoint::{Endpoint, sort};
+use crate::line::Line;
 use crate::log;
 use crate::node::{Node, mark};
 use crate::progress::{kind, name_of};
 use crate::send::Sent;
 use limic_ofi_abi::*;
 
-/// What a message says, in bits 32 and above of its tag. Below stands a number, which an operation
-/// and its answer have in common.
+/// What a message says, in bits 32 and above of its first word. Below stands a number, which an
+/// operation and its answer have in common. All have one tag, since a record under the tag of the
+/// one before takes less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Topic {
     /// A long write is done: its data is the immediate word, its length the payload.
     Written = 1,
-    /// An atomic operation; the immediate word says whether it fetches.
-    Atomic = 2,
-    /// The answer to an operation: the result, with an error number as immediate word.
-    Answer = 3,
+    /// An atomic operation that fetches nothing.
+    Change = 2,
+    /// An atomic operation that fetches what was there before.
+    Fetch = 3,
     /// A short write: its data is the immediate word, its place and its bytes the payload.
     Write = 4,
+    /// Answers to operations; the number is how many.
+    Answers = 5,
 }
 
 impl Topic {
     const SHIFT: u32 = 32;
 
-    pub(crate) const fn tag(self, number: u32) -> u64 {
-        sort::ASIDE | (self as u64) << Self::SHIFT | number as u64
+    fn word(self, number: u32) -> u64 {
+        (self as u64) << Self::SHIFT | u64::from(number)
     }
 
-    /// What a tag of such a message says.
-    fn of(tag: u64) -> Option<Self> {
-        let all = [Self::Written, Self::Atomic, Self::Answer, Self::Write];
-        all.into_iter().find(|topic| topic.tag(tag as u32) == tag)
+    /// Writes the first word of a message, for which there is room.
+    pub(crate) fn head(self, number: u32, message: &mut [u8]) {
+        if let Some(head) = message.first_chunk_mut() {
+            *head = self.word(number).to_ne_bytes();
+        }
+    }
+
+    /// What the first word of a message says, and the number there.
+    fn of(word: u64) -> Option<(Self, u32)> {
+        let topic = match word >> Self::SHIFT {
+            1 => Self::Written,
+            2 => Self::Change,
+            3 => Self::Fetch,
+            4 => Self::Write,
+            5 => Self::Answers,
+            _ => return None,
+        };
+        Some((topic, word as u32))
     }
 }
 
@@ -56,46 +75,6 @@ pub(crate) struct Coming {
     pub(crate) outcome: Option<Outcome>,
 }
 
-/// Messages of one peer that have memory here. More than an application has in flight that waits
-/// for answers now and then.
-const MOST: usize = 32;
-
-/// Messages of a peer that wait: for their own bytes, or for those of an earlier one.
-///
-/// Few of them have memory here. The others stay with the engine, which counts them with all that
-/// the peer has sent and was not received, and holds the peer back.
-#[derive(Debug)]
-pub(crate) struct Line<C, L> {
-    coming: VecDeque<C>,
-    later: VecDeque<L>,
-}
-
-impl<C, L> Default for Line<C, L> {
-    fn default() -> Self {
-        Self {
-            coming: VecDeque::new(),
-            later: VecDeque::new(),
-        }
-    }
-}
-
-impl<C, L> Line<C, L> {
-    fn is_empty(&self) -> bool {
-        self.coming.is_empty() && self.later.is_empty()
-    }
-
-    /// Whether the next one has to wait for memory.
-    fn is_full(&self) -> bool {
-        self.coming.len() >= MOST || !self.later.is_empty()
-    }
-
-    /// The next message that is to have memory, if there is room.
-    fn next_to_come(&mut self) -> Option<L> {
-        let room = self.coming.len() < MOST;
-        room.then(|| self.later.pop_front()).flatten()
-    }
-}
-
 /// Messages that wait, by peer. Peers without any are not there.
 pub(crate) type Waiting = HashMap<Peer, Line<*mut Coming, (Status, ClaimId)>>;
 
@@ -103,17 +82,58 @@ impl Endpoint {
     /// Handles what other endpoints have said.
     #[inline(always)]
     pub(crate) fn hear_peers(&self) {
-        while let Some((status, claim)) = self.limic.take_reserved() {
-            if status.tag.0 & sort::MASK == sort::ASIDE {
-                self.hear(status, claim);
-            } else {
-                self.has_arrived(status, claim);
-            }
+        if self.limic.has_reserved() {
+            self.hear_all();
         }
     }
 
+    /// Most messages come whole, and in the memory of those before, so a steady state does not
+    /// allocate.
+    #[inline(never)]
+    fn hear_all(&self) {
+        let mut answers = Answers::default();
+        loop {
+            let mut inbox = self.heard_last.take();
+            self.limic.take_inbox(&mut inbox);
+            for (status, message) in inbox.iter() {
+                self.heard(status, message, &mut answers);
+            }
+            self.heard_last.set(inbox);
+            if !self.limic.has_reserved() {
+                break;
+            }
+            self.hear_claimed(&mut answers);
+        }
+        self.send_answers(&mut answers);
+    }
+
+    /// What has not come whole, what belongs to an owner of the receives, and what has to wait for
+    /// an earlier message of its peer.
     #[cold]
-    fn hear(&self, status: Status, claim: ClaimId) {
+    fn hear_claimed(&self, answers: &mut Answers) {
+        while let Some(reserved) = self.limic.take_reserved() {
+            match reserved {
+                Reserved::Claimed(status, claim) => {
+                    if status.tag.0 & sort::MASK == sort::ASIDE {
+                        self.hear(status, claim, answers);
+                    } else {
+                        self.has_arrived(status, claim);
+                    }
+                }
+                Reserved::Ended(peer, why) => self.ends_unanswered(peer, &why),
+            }
+        }
+        self.choose_inbox();
+    }
+
+    /// While messages wait for others, those behind them stay with the engine, which counts them.
+    /// Those of an owner of the receives are claimed too.
+    pub(crate) fn choose_inbox(&self) {
+        let waits = !self.waiting.borrow().is_empty();
+        self.limic.use_inbox(!waits && !self.has_owner());
+    }
+
+    fn hear(&self, status: Status, claim: ClaimId, answers: &mut Answers) {
         let peer = status.peer;
         let (waits, full) = {
             let waiting = self.waiting.borrow();
@@ -132,32 +152,20 @@ impl Endpoint {
         let is_here = unsafe { (*coming).outcome.is_some() };
         if is_here && !waits {
             // SAFETY: as above.
-            return self.heard(unsafe { Box::from_raw(coming) });
+            let coming = unsafe { Box::from_raw(coming) };
+            return self.heard_late(&coming, answers);
         }
         self.wait_for(peer, coming);
-    }
-
-    /// Memory for a message of which no byte has come: of the last one that is over, so a steady
-    /// state does not allocate.
-    fn room_for(&self, status: Status) -> Box<Coming> {
-        if let Some(mut coming) = self.heard_last.take() {
-            coming.bytes.clear();
-            coming.status = status;
-            coming.outcome = None;
-            return coming;
-        }
-        Box::new(Coming {
-            bytes: Vec::new(),
-            status,
-            outcome: None,
-        })
     }
 
     /// Has the bytes of a message come, into memory that came from a box. `None`: it is lost.
     fn fetch(&self, status: Status, claim: ClaimId) -> Option<*mut Coming> {
         let len = usize::try_from(status.len).unwrap_or(usize::MAX);
-        let mut coming = self.room_for(status);
-        coming.bytes.resize(len.min(LONGEST), 0);
+        let mut coming = Box::new(Coming {
+            bytes: vec![0; len.min(LONGEST)],
+            status,
+            outcome: None,
+        });
         let room = [RawSliceMut {
             start: coming.bytes.as_mut_ptr(),
             len: coming.bytes.len(),
@@ -195,10 +203,13 @@ impl Endpoint {
             (*coming).outcome = Some(outcome);
             (*coming).status.peer
         };
+        let mut answers = Answers::default();
         while let Some(next) = self.next_heard(peer) {
-            self.heard(next);
+            self.heard_late(&next, &mut answers);
             self.fetch_more(peer);
         }
+        self.send_answers(&mut answers);
+        self.choose_inbox();
     }
 
     /// Has those come for which there was no room.
@@ -248,26 +259,42 @@ impl Endpoint {
         }
     }
 
-    fn heard(&self, coming: Box<Coming>) {
-        let (peer, tag) = (coming.status.peer, coming.status.tag.0);
-        match (&coming.outcome, Topic::of(tag)) {
-            (Some(Err(error)), _) => log::warn(error),
-            (_, Some(Topic::Write)) => self.write_for(&coming, tag as u32),
-            (_, Some(Topic::Atomic)) => {
-                let fetches = coming.status.immediate.is_some_and(|word| word != 0);
-                let result = self.execute(&coming.bytes, fetches);
-                self.answer(peer, tag as u32, result);
-            }
-            (_, Some(Topic::Written)) => {
-                let len = coming.bytes.first_chunk();
-                let len = len.map_or(0, |len| u64::from_ne_bytes(*len));
-                self.was_written(&coming.status, len as usize);
-            }
-            // The answer to an operation that is given up.
-            (_, Some(Topic::Answer)) => {}
-            (_, None) => log::warn(&format_args!("{peer} said something unknown ({tag:#x})")),
+    /// A message is over that was claimed.
+    fn heard_late(&self, coming: &Coming, answers: &mut Answers) {
+        match &coming.outcome {
+            Some(Err(error)) => log::warn(error),
+            _ => self.heard(&coming.status, &coming.bytes, answers),
         }
-        self.heard_last.set(Some(coming));
+    }
+
+    /// Does what a peer has said.
+    fn heard(&self, status: &Status, message: &[u8], answers: &mut Answers) {
+        let peer = status.peer;
+        let (word, said) = message.split_first_chunk().unwrap_or((&[0; 8], message));
+        let word = u64::from_ne_bytes(*word);
+        let Some((topic, number)) = Topic::of(word) else {
+            return log::warn(&format_args!("{peer} said something unknown ({word:#x})"));
+        };
+        let operation = (peer, number);
+        match topic {
+            Topic::Write => self.answer(answers, operation, |_| self.write_for(status, said)),
+            Topic::Fetch => self.answer(answers, operation, |results| self.execute(said, results)),
+            Topic::Change => {
+                let change = |results: &mut Vec<u8>| {
+                    let before = results.len();
+                    self.execute(said, results)?;
+                    results.truncate(before);
+                    Ok(())
+                };
+                self.answer(answers, operation, change);
+            }
+            Topic::Written => {
+                let len = said.first_chunk();
+                let len = len.map_or(0, |len| u64::from_ne_bytes(*len));
+                self.was_written(status, len as usize);
+            }
+            Topic::Answers => self.answered(peer, number, said),
+        }
     }
 
     /// A peer has written so many bytes, with data.
@@ -296,44 +323,52 @@ impl Endpoint {
             if (*node).flags & mark::FAILED != 0 {
                 return;
             }
-            let mut bytes = self.empty();
-            bytes.extend(((*node).len as u64).to_ne_bytes());
+            let mut message = self.begin(Topic::Written, 0);
+            message.extend_from_slice(&((*node).len as u64).to_ne_bytes());
             let peer = Peer::from_index((*node).peer);
-            if let Err(errno) = self.say(peer, Topic::Written.tag(0), Some(data), bytes) {
+            if let Err(errno) = self.say(peer, Some(data), message) {
                 (*node).flags |= mark::FAILED;
                 (*node).error = errno;
             }
         }
     }
 
-    /// An empty vector for what is said next: of the last message that went at once, so a steady
+    /// The beginning of a message, in the memory of the last one that went at once, so a steady
     /// state does not allocate.
-    pub(crate) fn empty(&self) -> Vec<u8> {
-        let mut bytes = self.said_last.take();
-        bytes.clear();
-        bytes
+    pub(crate) fn begin(&self, topic: Topic, number: u32) -> Vec<u8> {
+        let mut message = self.said_last.take();
+        message.clear();
+        message.extend_from_slice(&topic.word(number).to_ne_bytes());
+        message
     }
 
     /// Sends a message of this kind.
-    pub(crate) fn say(
-        &self,
-        peer: Peer,
-        tag: u64,
-        word: Option<u64>,
-        bytes: Vec<u8>,
-    ) -> Result<(), i32> {
-        let whole = [RawSlice {
-            start: bytes.as_ptr(),
-            len: bytes.len(),
-        }];
-        // SAFETY: the bytes live during the call.
-        if unsafe { self.limic.try_send(peer, Tag(tag), word, &whole) } {
-            self.said_last.set(bytes);
+    pub(crate) fn say(&self, peer: Peer, word: Option<u64>, message: Vec<u8>) -> Result<(), i32> {
+        if self.says_now(peer, word, &message) {
+            self.said_last.set(message);
             return Ok(());
         }
+        self.say_later(peer, word, message)
+    }
+
+    /// Sends a message of this kind, if it goes at once. True if it did.
+    pub(crate) fn says_now(&self, peer: Peer, word: Option<u64>, message: &[u8]) -> bool {
+        let whole = [RawSlice::from(message)];
+        // SAFETY: the bytes live during the call.
+        unsafe { self.limic.try_send(peer, Tag(sort::ASIDE), word, &whole) }
+    }
+
+    /// Sends a message of this kind that does not go at once.
+    #[cold]
+    pub(crate) fn say_later(
+        &self,
+        peer: Peer,
+        word: Option<u64>,
+        message: Vec<u8>,
+    ) -> Result<(), i32> {
         let sent = Sent {
             to: FI_ADDR_UNSPEC,
-            tag,
+            tag: sort::ASIDE,
             data: word,
             context: core::ptr::null_mut(),
             flags: 0,
@@ -341,33 +376,6 @@ impl Endpoint {
             matched: false,
         };
         // SAFETY: there is no context.
-        unsafe { self.send_copy_to(peer, &sent, bytes) }.map(drop)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_peer_has_memory_for_few_messages_and_keeps_their_order() {
-        const SENT: usize = 10 * MOST;
-        let mut line = Line::default();
-        for number in 0..SENT {
-            if line.is_full() {
-                line.later.push_back(number);
-            } else {
-                line.coming.push_back(number);
-            }
-        }
-        let mut heard = Vec::new();
-        while let Some(first) = line.coming.pop_front() {
-            heard.push(first);
-            while let Some(next) = line.next_to_come() {
-                line.coming.push_back(next);
-            }
-            assert!(line.coming.len() <= MOST);
-        }
-        assert!(line.is_empty() && heard.into_iter().eq(0..SENT));
+        unsafe { self.send_copy_to(peer, &sent, message) }.map(drop)
     }
 }

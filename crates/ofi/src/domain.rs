@@ -3,7 +3,7 @@
 use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustix::process::Pid;
@@ -41,7 +41,7 @@ pub(crate) struct Domain {
     /// Endpoints that are open, by number. They come and go in turns of the domain alone.
     endpoints: RefCell<Vec<Option<*const Endpoint>>>,
     /// Memory that peers may reach, by key.
-    pub(crate) regions: RefCell<HashMap<u64, Arc<Region>>>,
+    pub(crate) regions: RefCell<BTreeMap<u64, Arc<Region>>>,
     /// Keys and addresses are the provider's business (`FI_MR_BASIC`).
     pub(crate) basic_regions: bool,
     pub(crate) next_key: Cell<u64>,

@@ -25,7 +25,7 @@
 //! `memory_region` are the objects of these names. `endpoint` holds what the calls share, which are
 //! in `messages`, `rma` and `atomic`; `progress` is what happens when operations end,
 //! `multi_receive` how one buffer takes many messages, `control_channel` what endpoints say to each
-//! other beside messages, `asked` what they ask the owners of memory for in that way. `peer` is
+//! other beside messages, `asked` what they ask the owners of memory for in that way, `unanswered` what is not over of it. `peer` is
 //! limic beside other providers, under an owner of the queues.
 
 mod access;
@@ -52,6 +52,7 @@ mod favour;
 mod ffi_guard;
 mod hints;
 mod info;
+mod line;
 mod log;
 mod memory_region;
 mod messages;
@@ -70,6 +71,7 @@ mod services;
 mod stats;
 mod threads;
 mod turns;
+mod unanswered;
 mod wait;
 
 use core::cell::UnsafeCell;

@@ -27,10 +27,8 @@ pub(crate) mod kind {
     pub(crate) const ASIDE: u64 = 4;
     /// The node of a message in a buffer for many.
     pub(crate) const PIECE: u64 = 5;
-    /// The node of an operation that the owner of the memory is asked for.
-    pub(crate) const ASKED: u64 = 6;
     /// The spare node of a receive that another provider owns.
-    pub(crate) const ENTRY: u64 = 7;
+    pub(crate) const ENTRY: u64 = 6;
     pub(crate) const BITS: u64 = 7;
 }
 
@@ -88,7 +86,6 @@ impl Endpoint {
                 kind::COPY => self.copy_has_gone(*Box::from_raw(pointer_of(name)), outcome),
                 kind::ENTRY => self.entry_is_over(pointer_of(name), outcome),
                 kind::PART => self.part_is_over(pointer_of::<Spare>(name), &outcome),
-                kind::ASKED => self.asked_is_over(pointer_of(name), &outcome),
                 _ => self.aside_has_come(pointer_of(name), outcome),
             }
         }

@@ -3,6 +3,7 @@
 //! Applications use the safe [`Endpoint`](crate::Endpoint) trait alone. Here is a trait for each
 //! use: [`Messages`], [`Requests`], [`OneSided`], [`Loans`], [`Runtime`].
 
+mod inbox;
 mod loans;
 mod messages;
 mod one_sided;
@@ -10,10 +11,12 @@ mod regions;
 mod requests;
 mod runtime;
 
-use crate::Peer;
 use crate::error::Outcome;
+use crate::{Error, Peer, Status};
 
 pub use crate::polling::{longest_sleep, poll_before, poll_until};
+pub(crate) use inbox::Full;
+pub use inbox::Inbox;
 #[doc(inline)]
 pub use limic_shm::bytes::{RawSlice, RawSliceMut};
 pub use loans::{Hold, Loans, RawLoan, RawLoaned};
@@ -32,6 +35,15 @@ pub struct RequestId(pub u64);
 /// A message that a matched probe took out of the queues.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ClaimId(pub u64);
+
+/// What [`Runtime::take_reserved`] gives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reserved {
+    /// A message that is claimed, and is to be received.
+    Claimed(Status, ClaimId),
+    /// A peer has failed, for this reason: no such message comes from it any more.
+    Ended(Peer, Error),
+}
 
 /// Whose a pending operation is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

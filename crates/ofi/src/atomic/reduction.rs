@@ -149,7 +149,7 @@ pub(crate) struct Reduction<'a> {
 static TURN: LockHere<()> = LockHere::new(());
 
 impl Reduction<'_> {
-    /// Changes `count` elements, and puts what they were before into `before`.
+    /// Changes `count` elements, and puts what they were before behind what is in `before`.
     ///
     /// # Safety
     /// `target` is valid for `count` elements of the type; others change it only through this
@@ -182,8 +182,8 @@ impl Reduction<'_> {
     /// As [`run`](Self::run).
     unsafe fn elements<T: Element>(&self, target: *mut u8, count: usize, before: &mut Vec<u8>) {
         let size = size_of::<T>();
-        before.clear();
-        before.resize(size * count, 0);
+        let first = before.len();
+        before.resize(first + size * count, 0);
         let element = |bytes: &[u8], at: usize, old: T| match bytes.get(at..at + size) {
             // SAFETY: `size` bytes, and every pattern is a value of these types.
             Some(bytes) => unsafe { bytes.as_ptr().cast::<T>().read_unaligned() },
@@ -198,7 +198,7 @@ impl Reduction<'_> {
                 let old = load::<T>(place);
                 core::ptr::copy_nonoverlapping(
                     (&raw const old).cast::<u8>(),
-                    before.as_mut_ptr().add(at),
+                    before.as_mut_ptr().add(first + at),
                     size,
                 );
                 let operand = element(self.operand, at, old);

@@ -12,6 +12,7 @@ use crate::call::{Bytes, CallFlags, append};
 use crate::control_channel::Topic;
 use crate::endpoint::Endpoint;
 use crate::node::Node;
+use crate::unanswered::Room;
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::*;
 
@@ -179,9 +180,8 @@ impl Endpoint {
         if !agrees || count == 0 || count > most {
             return Err(FI_EINVAL);
         }
-        let peer = self.reachable(atomic.peer)?;
+        let peer = self.peer(atomic.peer)?;
         self.may_ask()?;
-        self.tally.did_atomic();
         let direction = match arrays.does {
             AtomicKind::Change => FI_WRITE,
             AtomicKind::Fetch | AtomicKind::Compare => FI_READ,
@@ -199,24 +199,29 @@ impl Endpoint {
             datatype: atomic.datatype,
             op: atomic.op,
         };
-        let mut message = self.empty();
-        message.extend(header.words().iter().flat_map(|word| word.to_ne_bytes()));
-        // SAFETY: operands are readable during the call.
-        unsafe { append(&mut message, operand.parts().chain(compare.parts())) };
         let asked = Asked {
-            topic: Topic::Atomic,
-            word: u64::from(arrays.does != AtomicKind::Change),
-            message,
+            topic: match arrays.does {
+                AtomicKind::Change => Topic::Change,
+                AtomicKind::Fetch | AtomicKind::Compare => Topic::Fetch,
+            },
+            word: None,
+            room: Room::of(results.as_slice()),
+        };
+        let put = |message: &mut Vec<u8>| {
+            let words = header.words().map(u64::to_ne_bytes);
+            message.extend_from_slice(words.as_flattened());
+            // SAFETY: operands are readable during the call.
+            unsafe { append(message, operand.parts().chain(compare.parts())) };
         };
         // SAFETY: the node is this operation's, and the room is the caller's promise.
-        unsafe { self.ask(peer, node, asked, results.as_slice()) };
-        self.collect();
+        unsafe { self.ask(peer, node, asked, put) }?;
+        self.tally.did_atomic();
         Ok(0)
     }
 
-    /// Executes an operation, and gives what was there before if it fetches that. Whatever the
-    /// message says is checked first.
-    pub(crate) fn execute(&self, message: &[u8], fetches: bool) -> Result<Vec<u8>, i32> {
+    /// Executes an operation, and puts behind the results of others what was there before.
+    /// Whatever the message says is checked first.
+    pub(crate) fn execute(&self, message: &[u8], results: &mut Vec<u8>) -> Result<(), i32> {
         if self.caps & FI_ATOMIC == 0 {
             return Err(FI_EKEYREJECTED);
         }
@@ -255,14 +260,10 @@ impl Endpoint {
             operand,
             compare,
         };
-        let mut before = self.empty();
         // SAFETY: within a region, which the application registered for such accesses, and which
         // is not closed during this call; its own threads that look at it meanwhile accept what
         // libfabric says of that.
-        unsafe { reduction.run(target, count, &mut before) };
-        if !fetches {
-            before.clear();
-        }
-        Ok(before)
+        unsafe { reduction.run(target, count, results) };
+        Ok(())
     }
 }

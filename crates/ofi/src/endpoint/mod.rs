@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use limic::raw::ClaimId;
+use limic::raw::{ClaimId, Inbox};
 use limic::{Endpoint as _, HybridEndpoint, Peer, Status};
 
 use crate::address_vector::AddressVector;
@@ -27,6 +27,7 @@ use crate::peer::Owned;
 use crate::services::Service;
 use crate::stats::Tally;
 use crate::turns::Turns;
+use crate::unanswered::Unanswered;
 use limic_ofi_abi::endpoint::fid_ep;
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::*;
@@ -77,14 +78,12 @@ pub(crate) struct Endpoint {
     /// Buffers for many messages, and whether there ever was one.
     pub(crate) multi: RefCell<crate::multi_receive::Multi>,
     pub(crate) has_multi: Cell<bool>,
-    /// Tells the answers to operations that peers are asked for from each other.
-    pub(crate) asked: Cell<u32>,
-    /// How many of these are not over.
-    pub(crate) unanswered: Cell<u32>,
+    /// What peers were asked for.
+    pub(crate) unanswered: RefCell<Unanswered>,
     /// What peers have said and is not heard yet.
     pub(crate) waiting: RefCell<crate::control_channel::Waiting>,
     /// Memory of what was heard, and of what was said, to be used again.
-    pub(crate) heard_last: Cell<Option<Box<crate::control_channel::Coming>>>,
+    pub(crate) heard_last: Cell<Inbox>,
     pub(crate) said_last: Cell<Vec<u8>>,
     /// Copies of injected messages that are not sent yet, and their bytes.
     pub(crate) injected: Cell<u32>,

@@ -152,8 +152,7 @@ pub(crate) unsafe extern "C" fn open(
             least_room: Cell::new(64),
             multi: RefCell::default(),
             has_multi: Cell::new(false),
-            asked: Cell::new(0),
-            unanswered: Cell::new(0),
+            unanswered: RefCell::default(),
             heard_last: Cell::default(),
             said_last: Cell::default(),
             waiting: RefCell::default(),
@@ -177,6 +176,7 @@ pub(crate) unsafe extern "C" fn open(
         }
         // Also if there is nothing to reach here: whoever asks gets an answer.
         object.limic.reserve_tags(Tag(sort::ASIDE), sort::MASK);
+        object.choose_inbox();
         // A process that ends takes nothing from those that receive from anybody (fi_domain(3): an
         // RDM endpoint has no connections).
         object.limic.keep_any_source_receives();

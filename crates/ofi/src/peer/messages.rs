@@ -69,10 +69,16 @@ impl Endpoint {
         self.owned.context.set(context).map_err(|_| FI_EINVAL)?;
         // No receive is ever posted for them.
         self.limic.reserve_tags(Tag(0), 0);
+        self.choose_inbox();
         while let Ok(Some(message)) = self.limic.claim(&Selector::any()) {
             self.owned.arrived.borrow_mut().push_back(message);
         }
         Ok(())
+    }
+
+    /// Whether receives are another provider's.
+    pub(crate) fn has_owner(&self) -> bool {
+        self.owned.context.get().is_some()
     }
 
     /// A message that is none of another endpoint's provider has come.

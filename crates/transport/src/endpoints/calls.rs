@@ -33,10 +33,10 @@ macro_rules! calls {
             use $crate::error::Outcome;
             use $crate::raw::sealed::Sealed;
             use $crate::raw::{
-                Access, ClaimId, OneSided, Owner, Posted, RawSlice, RawSliceMut, RegionId, RequestId,
-                Requests, Runtime,
+                Access, Inbox, OneSided, Owner, Posted, RawSlice, RawSliceMut, RegionId, RequestId,
+                Requests, Reserved, Runtime,
             };
-            use $crate::{Address, Counters, Endpoint, Peer, Result, Selector, Status, Tag};
+            use $crate::{Address, Counters, Endpoint, Peer, Result, Selector, Tag};
 
             impl fmt::Debug for $name {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -169,7 +169,17 @@ macro_rules! calls {
                     self.0.engine.enter(move |engine| engine.reserve_tags(tag.0, mask));
                 }
                 #[inline]
-                fn take_reserved(&self) -> Option<(Status, ClaimId)> {
+                fn has_reserved(&self) -> bool {
+                    self.0.engine.read(|engine| engine.has_reserved())
+                }
+                fn use_inbox(&self, used: bool) {
+                    self.0.engine.enter(move |engine| engine.use_inbox(used));
+                }
+                #[inline]
+                fn take_inbox(&self, inbox: &mut Inbox) {
+                    self.0.engine.enter(move |engine| engine.take_inbox(inbox));
+                }
+                fn take_reserved(&self) -> Option<Reserved> {
                     self.0.engine.enter(move |engine| engine.take_reserved())
                 }
                 fn connects_at_start(&self, peer: Peer) -> Result<bool> {

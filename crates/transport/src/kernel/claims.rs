@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use limic_copy::Found;
 
-use crate::Status;
-use crate::raw::ClaimId;
+use crate::raw::{ClaimId, Reserved};
+use crate::{Error, Peer, Status};
 
 /// Messages that this endpoint alone knows of.
 ///
@@ -15,8 +15,8 @@ use crate::raw::ClaimId;
 pub(super) struct Claims {
     /// Messages with this tag under this mask are kept aside.
     reserved: Option<(u64, u64)>,
-    /// Those that have come, in order.
-    kept: VecDeque<(Status, ClaimId)>,
+    /// Those that have come, and peers that have failed, in order.
+    kept: VecDeque<Reserved>,
     /// By the module's names for them.
     claims: HashMap<u64, Found>,
 }
@@ -45,11 +45,23 @@ impl Claims {
 
     /// A claimed message is kept aside.
     pub(super) fn keep(&mut self, status: Status, claim: ClaimId) {
-        self.kept.push_back((status, claim));
+        self.kept.push_back(Reserved::Claimed(status, claim));
     }
 
-    /// The oldest message that was kept aside.
-    pub(super) fn next_kept(&mut self) -> Option<(Status, ClaimId)> {
+    /// A peer has failed, which is told where messages are kept aside.
+    pub(super) fn ended(&mut self, peer: Peer, why: Error) {
+        if self.reserved.is_some() {
+            self.kept.push_back(Reserved::Ended(peer, why));
+        }
+    }
+
+    /// Whether something was kept aside.
+    pub(super) fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// The oldest of what was kept aside.
+    pub(super) fn next_kept(&mut self) -> Option<Reserved> {
         self.kept.pop_front()
     }
 

@@ -257,6 +257,8 @@ impl KernelEngine {
         entry.failure = Some(why.clone());
         entry.known.clear();
         self.queue.look = true;
+        self.claims
+            .ended(Peer(number), why.clone().of(Peer(number)));
         if why == PeerFailure::Closed {
             return;
         }

@@ -7,7 +7,7 @@ use limic_shm::bytes::ReceiveBuffer;
 use super::{KernelEngine, Offered, Operation, Place, Receiving};
 use crate::engine::request::Slot;
 use crate::error::{Outcome, PeerFailure};
-use crate::raw::{ClaimId, Posted, RawSliceMut};
+use crate::raw::{ClaimId, Inbox, Posted, RawSliceMut, Reserved};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
 impl KernelEngine {
@@ -280,8 +280,20 @@ impl KernelEngine {
         }
     }
 
+    /// Whether something was kept out of matching.
+    pub(super) fn has_reserved(&self) -> bool {
+        self.claims.has_kept()
+    }
+
+    /// Bytes of messages are with the module.
+    pub(super) fn use_inbox(&mut self, _: bool) {}
+
+    pub(super) fn take_inbox(&mut self, inbox: &mut Inbox) {
+        inbox.clear();
+    }
+
     /// The oldest message that was kept out of matching.
-    pub(super) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
+    pub(super) fn take_reserved(&mut self) -> Option<Reserved> {
         self.claims.next_kept()
     }
 }

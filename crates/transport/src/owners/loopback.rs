@@ -15,8 +15,9 @@ use crate::engine::request::Operation;
 use crate::error::Outcome;
 use crate::raw::sealed::Sealed;
 use crate::raw::{
-    Access, ClaimId, Loans, Messages, OneSided, Owner, Posted, RawEndpoint, RawLoan, RawLoaned,
-    RawSlice, RawSliceMut, RegionId, RequestId, Requests, Runtime, SendOptions, part,
+    Access, ClaimId, Inbox, Loans, Messages, OneSided, Owner, Posted, RawEndpoint, RawLoan,
+    RawLoaned, RawSlice, RawSliceMut, RegionId, RequestId, Requests, Reserved, Runtime,
+    SendOptions, part,
 };
 use crate::{Address, Endpoint, Error, Peer, Result, Selector, Status, Tag};
 
@@ -287,7 +288,14 @@ impl Loans for Loopback {
 impl Runtime for Loopback {
     fn keep_any_source_receives(&self) {}
     fn reserve_tags(&self, _: Tag, _: u64) {}
-    fn take_reserved(&self) -> Option<(Status, ClaimId)> {
+    fn has_reserved(&self) -> bool {
+        false
+    }
+    fn use_inbox(&self, _: bool) {}
+    fn take_inbox(&self, inbox: &mut Inbox) {
+        inbox.clear();
+    }
+    fn take_reserved(&self) -> Option<Reserved> {
         None
     }
     fn connects_at_start(&self, _: Peer) -> Result<bool> {

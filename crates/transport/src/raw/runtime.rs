@@ -3,9 +3,9 @@
 use core::fmt::Debug;
 use core::time::Duration;
 
-use super::ClaimId;
 use super::sealed::Sealed;
-use crate::{Peer, Result, Selector, Status, Tag};
+use super::{Inbox, Reserved};
+use crate::{Peer, Result, Selector, Tag};
 
 /// What a runtime that has an endpoint to itself asks of it: a libfabric provider, a C library, a
 /// start-up.
@@ -16,12 +16,24 @@ pub trait Runtime: Debug + Send + Sealed {
     fn keep_any_source_receives(&self);
 
     /// Keeps messages whose tag agrees with `tag` in the bits of `mask` out of matching from now
-    /// on, unless a receive is posted for them. For the messages of a runtime to itself.
+    /// on. For the messages of a runtime to itself: no receive of it asks for such tags.
     fn reserve_tags(&self, tag: Tag, mask: u64);
 
-    /// The oldest message that [`reserve_tags`](Self::reserve_tags) kept, already claimed. No
-    /// progress.
-    fn take_reserved(&self) -> Option<(Status, ClaimId)>;
+    /// Whether short reserved messages that come whole go to an inbox, which
+    /// [`take_inbox`](Self::take_inbox) hands over. At first they do not. An endpoint over the
+    /// kernel module has none.
+    fn use_inbox(&self, used: bool);
+
+    /// Whether something was kept by [`reserve_tags`](Self::reserve_tags). No progress.
+    fn has_reserved(&self) -> bool;
+
+    /// Takes the messages of the inbox, in exchange for one whose messages are over. They are older
+    /// than what [`take_reserved`](Self::take_reserved) gives next. No progress.
+    fn take_inbox(&self, inbox: &mut Inbox);
+
+    /// The oldest reserved message that is in no inbox, already claimed; or the failure of a peer,
+    /// which comes behind all that it sent. No progress.
+    fn take_reserved(&self) -> Option<Reserved>;
 
     /// Whether the settings ask that this peer is met when the job starts, not at the first message
     /// (`LIMIC_VERBS_CONNECT`).

@@ -10,7 +10,9 @@ use crate::engine::progress::work;
 use crate::engine::protocol::{assembly, receive, send};
 use crate::engine::request::Incoming;
 use crate::error::Outcome;
-use crate::raw::{ClaimId, Owner, Posted, RawSlice, RawSliceMut, RequestId, SendOptions};
+use crate::raw::{
+    ClaimId, Inbox, Owner, Posted, RawSlice, RawSliceMut, RequestId, Reserved, SendOptions,
+};
 use crate::{Result, Selector, Status};
 
 /// Sends.
@@ -131,7 +133,20 @@ impl Engine {
     }
 
     #[inline(always)]
-    pub(crate) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
+    pub(crate) fn has_reserved(&self) -> bool {
+        self.cx.matching.has_reserved()
+    }
+
+    pub(crate) fn use_inbox(&mut self, used: bool) {
+        self.cx.matching.use_inbox(used);
+    }
+
+    #[inline(always)]
+    pub(crate) fn take_inbox(&mut self, inbox: &mut Inbox) {
+        self.cx.matching.take_inbox(inbox);
+    }
+
+    pub(crate) fn take_reserved(&mut self) -> Option<Reserved> {
         self.cx.matching.take_reserved()
     }
 

@@ -93,6 +93,7 @@ fn fail_operations(cx: &mut Cx, number: u32, why: &PeerFailure, died: bool) {
     for slot in slots {
         cx.requests.complete(slot, Err(error.clone()));
     }
+    cx.matching.reserve_end(number, &error);
     // Its connections are closed by now: it finds out when it looks at them.
     cx.memory.status.count_given_up();
     forget_offers(cx, number, why);

@@ -4,29 +4,29 @@
 //! - `many`: receives that take many messages;
 //! - `unexpected`: messages that wait for a receive, in the order of their arrival;
 //! - `unexpected_store`: what is there of such a message;
+//! - `reserved`: messages of a runtime to itself, which match nothing;
 //! - `deaths`: failures of peers that receives from any source have to report.
 //!
 //! # Invariants
 //! - While a receive is in the posted fifo (`request::posted_fifo`), the posted queue is empty.
-//! - Each token in the unexpected queue names a message in the store. A message that was claimed,
-//!   or whose tag is reserved, is in the store alone.
+//! - Each token in the unexpected queue names a message in the store. A message that was claimed is
+//!   in the store alone.
 
 pub(crate) mod deaths;
 pub(crate) mod many;
 pub(crate) mod posted;
+pub(crate) mod reserved;
 pub(crate) mod unexpected;
 pub(crate) mod unexpected_store;
-
-use std::collections::VecDeque;
 
 use limic_matching::HeapMatcher;
 use limic_policy::UnexpectedBound;
 
 use self::deaths::Deaths;
 use self::many::ManyRooms;
+use self::reserved::Kept;
 use self::unexpected_store::UnexpectedStore;
 use crate::error::PeerFailure;
-use crate::raw::ClaimId;
 use crate::{Error, Peer, Result, Selector};
 
 /// Which peers live.
@@ -48,10 +48,7 @@ pub(crate) struct Matching {
     matcher: HeapMatcher,
     many: ManyRooms,
     unexpected: UnexpectedStore,
-    /// Messages with this tag under this mask are for `take_reserved`, not for receives.
-    reserved: Option<(u64, u64)>,
-    /// Those that have come, in order.
-    reserved_messages: VecDeque<ClaimId>,
+    reserved: Kept,
     bound: UnexpectedBound,
     pub(crate) deaths: Deaths,
     /// Messages that found no receive, wrapping.
@@ -72,8 +69,7 @@ impl Matching {
             matcher,
             many: ManyRooms::default(),
             unexpected: UnexpectedStore::new(),
-            reserved: None,
-            reserved_messages: VecDeque::new(),
+            reserved: Kept::default(),
             bound: UnexpectedBound::new(budget),
             deaths: Deaths::default(),
             kept: 0,

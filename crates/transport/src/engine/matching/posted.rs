@@ -119,6 +119,10 @@ impl Matching {
         tag: u64,
         len: u64,
     ) -> Option<Slot> {
+        // It would only move the fifo.
+        if self.is_reserved(tag) {
+            return None;
+        }
         if requests.has_fifo() {
             if let Some(slot) = requests.take_from_fifo(from, tag, FIFO_SCAN) {
                 return Some(slot);

@@ -5,9 +5,7 @@ use limic_matching::{Envelope, Selector as Query};
 
 use super::Matching;
 use super::unexpected_store::{UnexpectedBody, UnexpectedMessage};
-use crate::Status;
 use crate::counters::{Event, Recorder};
-use crate::raw::ClaimId;
 
 /// There is no memory for a message.
 #[derive(Debug)]
@@ -29,15 +27,10 @@ impl Matching {
             source: message.envelope.from,
             tag: message.envelope.tag,
         };
-        let reserved = self.is_reserved(envelope.tag);
-        if reserved && self.reserved_messages.try_reserve(1).is_err() {
-            return Err(NoMemory);
+        if self.is_reserved(envelope.tag) {
+            return self.reserve(message);
         }
         let token = self.unexpected.insert(message).ok_or(NoMemory)?;
-        if reserved {
-            self.reserved_messages.extend(self.unexpected.claim(token));
-            return Ok(token);
-        }
         let queued = self.matcher.push_unexpected(&envelope, token).or_else(|_| {
             let more = self.matcher.unexpected_len().max(256);
             self.matcher.reserve(0, more)?;
@@ -126,37 +119,6 @@ impl Matching {
     /// Whether the messages of a peer, which is one of so many, are to wait where they are.
     pub(crate) fn is_over_share(&self, from: u32, peers: u32) -> bool {
         self.bound.is_over_share(from, peers)
-    }
-
-    /// Keeps messages with this tag under this mask out of matching.
-    pub(crate) fn reserve_tags(&mut self, tag: u64, mask: u64) {
-        self.reserved = Some((tag, mask));
-    }
-
-    fn is_reserved(&self, tag: u64) -> bool {
-        self.reserved
-            .is_some_and(|(reserved, mask)| (tag ^ reserved) & mask == 0)
-    }
-
-    /// The oldest message with a reserved tag.
-    #[inline(always)]
-    pub(crate) fn take_reserved(&mut self) -> Option<(Status, ClaimId)> {
-        if self.reserved_messages.is_empty() {
-            return None;
-        }
-        self.take_some_reserved()
-    }
-
-    #[cold]
-    fn take_some_reserved(&mut self) -> Option<(Status, ClaimId)> {
-        loop {
-            let claim = self.reserved_messages.pop_front()?;
-            let token = self.unexpected.claimed(claim);
-            let message = token.and_then(|token| self.unexpected.get(token));
-            if let Some(message) = message {
-                return Some((message.status(), claim));
-            }
-        }
     }
 }
 

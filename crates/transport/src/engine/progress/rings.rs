@@ -115,7 +115,8 @@ impl ReceiveRings {
                 // with its sender, so looking at it takes as long as a message. If records come
                 // faster than they are waited for, and more are waited for, it goes on.
                 over = cx.requests.completed() != completed
-                    && (input.idle || cx.matching.nothing_posted(&cx.requests));
+                    && (input.idle || cx.matching.nothing_posted(&cx.requests))
+                    || input.idle && cx.matching.has_reserved();
             }
             if taken > 0 {
                 moved = true;

@@ -4,11 +4,12 @@ use limic_records::Violation;
 use limic_shm::bytes::{Source, append};
 
 use crate::Error;
-use crate::engine::control::{budget, pace};
+use crate::engine::control::{budget, counting, pace};
 use crate::engine::cx::Cx;
-use crate::engine::envelope::Envelope;
+use crate::engine::envelope::{Envelope, Told};
 use crate::engine::matching::unexpected::{NoMemory, kept_bytes};
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
+use crate::raw::Full;
 
 /// The system gives no memory: what a peer has sent is lost, and with it the order of the pair.
 pub(crate) const NO_MEMORY: Violation = "more unexpected messages than memory can hold";
@@ -23,6 +24,12 @@ pub(crate) fn keep_bytes(
     envelope: Envelope,
     source: &impl Source,
 ) -> Result<(), Violation> {
+    if let Some(inbox) = cx.matching.inbox_for(envelope.tag) {
+        let put = inbox.put(envelope.status(source.len()), source);
+        put.map_err(|Full| NO_MEMORY)?;
+        counting::count_unasked(cx, envelope.from, source.len());
+        return Ok(());
+    }
     let mut bytes = cx.matching.store().buffer();
     append(source, &mut bytes).map_err(|_| NO_MEMORY)?;
     let message = UnexpectedMessage {

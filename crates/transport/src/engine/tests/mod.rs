@@ -13,6 +13,7 @@ mod networks;
 mod one_sided;
 mod polling;
 mod receive_bypass;
+mod reserved;
 mod sleeping;
 mod staging;
 mod streams;

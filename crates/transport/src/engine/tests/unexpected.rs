@@ -9,7 +9,7 @@ use super::{
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::receive;
-use crate::raw::Posted;
+use crate::raw::{Inbox, Posted, Reserved};
 use crate::{Error, Peer, Selector, Tag};
 
 /// The least that can be set, and 16 times as much: the cap.
@@ -76,6 +76,33 @@ fn a_peer_that_sends_more_than_is_received_waits_and_loses_nothing() {
             take(engines[0], (Peer(of_flooding), tag))
         });
     }
+    assert_eq!(kept(&receiver), 0);
+}
+
+#[test]
+fn messages_of_a_runtime_to_itself_wait_as_all_others_do() {
+    let (mut receiver, mut flooding, of_flooding, at_flooding) = meet(open(2), open(2));
+    receiver.reserve_tags(0, 0);
+    receiver.use_inbox(true);
+    flood(&mut flooding, at_flooding, &mut receiver);
+    let (most, all) = (kept(&receiver) * ENTRY, MESSAGES * ENTRY);
+    assert!((CAP / 2..CAP * 3 / 2).contains(&most), "{most} of {all}");
+    let (mut inbox, mut tags) = (Inbox::default(), Vec::new());
+    until(&mut [&mut receiver, &mut flooding], |engines| {
+        engines[0].take_inbox(&mut inbox);
+        for (status, bytes) in inbox.iter() {
+            assert!(status.peer == Peer(of_flooding) && bytes == DATA);
+            tags.push(status.tag.0);
+        }
+        while let Some(Reserved::Claimed(status, claim)) = engines[0].take_reserved() {
+            // SAFETY: the message is there, so the receive is over when the call returns.
+            let posted = unsafe { receive::post_claimed(&mut engines[0].cx, claim, &[]) };
+            assert!(matches!(posted, Ok(Posted::Done(_))), "{posted:?}");
+            tags.push(status.tag.0);
+        }
+        tags.len() as u64 == MESSAGES
+    });
+    assert!(tags.into_iter().eq(0..MESSAGES));
     assert_eq!(kept(&receiver), 0);
 }
 

@@ -1,0 +1,116 @@
+//! Messages of a runtime to itself: they match nothing, and wait in the order of their arrival.
+//!
+//! Short ones that come whole lie in an inbox, if the runtime uses one, and are received: they are
+//! handed over without a way through the store. Of the others the bytes are to be had yet, as if a
+//! matched probe had found them.
+
+use std::collections::VecDeque;
+
+use super::Matching;
+use super::unexpected::NoMemory;
+use super::unexpected_store::UnexpectedMessage;
+use crate::raw::{ClaimId, Inbox, Reserved};
+use crate::{Error, Peer};
+
+/// What waits for the runtime.
+enum Waiting {
+    /// A claimed message; the store has what is there of it.
+    Message(ClaimId),
+    /// A peer has failed.
+    Ended(Peer, Error),
+}
+
+/// Which messages these are, and those that have come.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// Tag and mask.
+    tags: Option<(u64, u64)>,
+    uses_inbox: bool,
+    inbox: Inbox,
+    /// What has come behind the messages in the inbox.
+    waiting: VecDeque<Waiting>,
+}
+
+impl Matching {
+    /// Keeps messages with this tag under this mask out of matching.
+    pub(crate) fn reserve_tags(&mut self, tag: u64, mask: u64) {
+        self.reserved.tags = Some((tag, mask));
+    }
+
+    pub(crate) fn use_inbox(&mut self, used: bool) {
+        self.reserved.uses_inbox = used;
+    }
+
+    #[inline(always)]
+    pub(super) fn is_reserved(&self, tag: u64) -> bool {
+        let tags = self.reserved.tags;
+        tags.is_some_and(|(reserved, mask)| (tag ^ reserved) & mask == 0)
+    }
+
+    /// Whether anything waits for the runtime.
+    #[inline(always)]
+    pub(crate) fn has_reserved(&self) -> bool {
+        !(self.reserved.inbox.is_empty() & self.reserved.waiting.is_empty())
+    }
+
+    /// Where a whole message with this tag goes, if that is the inbox.
+    #[inline(always)]
+    pub(crate) fn inbox_for(&mut self, tag: u64) -> Option<&mut Inbox> {
+        let is_reserved = self.is_reserved(tag);
+        let Kept {
+            uses_inbox,
+            inbox,
+            waiting,
+            ..
+        } = &mut self.reserved;
+        // It would be ahead of what waits.
+        let fits = is_reserved && *uses_inbox && waiting.is_empty() && inbox.has_room();
+        if fits {
+            self.kept = self.kept.wrapping_add(1);
+        }
+        fits.then_some(inbox)
+    }
+
+    /// Takes the messages in the inbox, in exchange for one.
+    #[inline(always)]
+    pub(crate) fn take_inbox(&mut self, inbox: &mut Inbox) {
+        inbox.clear();
+        core::mem::swap(&mut self.reserved.inbox, inbox);
+    }
+
+    /// Puts a message behind all that wait; gives its token.
+    ///
+    /// # Errors
+    /// There is no memory for it, and the message is gone.
+    pub(super) fn reserve(&mut self, message: UnexpectedMessage) -> Result<u32, NoMemory> {
+        self.reserved.waiting.try_reserve(1).map_err(|_| NoMemory)?;
+        let token = self.unexpected.insert(message).ok_or(NoMemory)?;
+        let claim = self.unexpected.claim(token).map(Waiting::Message);
+        self.reserved.waiting.extend(claim);
+        Ok(token)
+    }
+
+    /// A peer has failed. The runtime learns it behind all that the peer has sent.
+    pub(crate) fn reserve_end(&mut self, peer: u32, why: &Error) {
+        if self.reserved.tags.is_some() {
+            let end = Waiting::Ended(Peer(peer), why.clone());
+            self.reserved.waiting.push_back(end);
+        }
+    }
+
+    /// The oldest of what waits and is in no inbox.
+    pub(crate) fn take_reserved(&mut self) -> Option<Reserved> {
+        loop {
+            match self.reserved.waiting.pop_front()? {
+                Waiting::Ended(peer, why) => return Some(Reserved::Ended(peer, why)),
+                Waiting::Message(claim) => {
+                    let token = self.unexpected.claimed(claim);
+                    let message = token.and_then(|token| self.unexpected.get(token));
+                    if let Some(message) = message {
+                        return Some(Reserved::Claimed(message.status(), claim));
+                    }
+                }
+            }
+        }
+    }
+}
