@@ -25,8 +25,9 @@
 //! `memory_region` are the objects of these names. `endpoint` holds what the calls share, which are
 //! in `messages`, `rma` and `atomic`; `progress` is what happens when operations end,
 //! `multi_receive` how one buffer takes many messages, `control_channel` what endpoints say to each
-//! other beside messages, `asked` what they ask the owners of memory for in that way, `unanswered` what is not over of it. `peer` is
-//! limic beside other providers, under an owner of the queues.
+//! other beside messages, `line` where that waits. `asked` is what they ask the owners of memory
+//! for in that way, `unanswered` what of it is not over. `peer` is limic beside other providers,
+//! under an owner of the queues.
 
 mod access;
 mod address_vector;
