@@ -53,22 +53,18 @@ impl Matching {
         !(self.reserved.inbox.is_empty() & self.reserved.waiting.is_empty())
     }
 
-    /// Where a whole message with this tag goes, if that is the inbox.
+    /// Whether a whole message with this tag goes to the inbox.
     #[inline(always)]
-    pub(crate) fn inbox_for(&mut self, tag: u64) -> Option<&mut Inbox> {
-        let is_reserved = self.is_reserved(tag);
-        let Kept {
-            uses_inbox,
-            inbox,
-            waiting,
-            ..
-        } = &mut self.reserved;
+    pub(crate) fn goes_to_inbox(&self, tag: u64) -> bool {
+        let kept = &self.reserved;
         // It would be ahead of what waits.
-        let fits = is_reserved && *uses_inbox && waiting.is_empty() && inbox.has_room();
-        if fits {
-            self.kept = self.kept.wrapping_add(1);
-        }
-        fits.then_some(inbox)
+        self.is_reserved(tag) && kept.uses_inbox && kept.waiting.is_empty() && kept.inbox.has_room()
+    }
+
+    /// The inbox, for one more message.
+    pub(crate) fn inbox(&mut self) -> &mut Inbox {
+        self.kept = self.kept.wrapping_add(1);
+        &mut self.reserved.inbox
     }
 
     /// Takes the messages in the inbox, in exchange for one.

@@ -24,11 +24,8 @@ pub(crate) fn keep_bytes(
     envelope: Envelope,
     source: &impl Source,
 ) -> Result<(), Violation> {
-    if let Some(inbox) = cx.matching.inbox_for(envelope.tag) {
-        let put = inbox.put(envelope.status(source.len()), source);
-        put.map_err(|Full| NO_MEMORY)?;
-        counting::count_unasked(cx, envelope.from, source.len());
-        return Ok(());
+    if cx.matching.goes_to_inbox(envelope.tag) {
+        return put_into_inbox(cx, envelope, source);
     }
     let mut bytes = cx.matching.store().buffer();
     append(source, &mut bytes).map_err(|_| NO_MEMORY)?;
@@ -38,6 +35,21 @@ pub(crate) fn keep_bytes(
         body: UnexpectedBody::Bytes(bytes),
     };
     keep(cx, message).map(|_| ())
+}
+
+/// Apart, so that the others do not pay for it.
+///
+/// # Errors
+/// There is no memory for it.
+#[inline(never)]
+fn put_into_inbox(cx: &mut Cx, envelope: Envelope, source: &impl Source) -> Result<(), Violation> {
+    let put = cx
+        .matching
+        .inbox()
+        .put(envelope.status(source.len()), source);
+    put.map_err(|Full| NO_MEMORY)?;
+    counting::count_unasked(cx, envelope.from, source.len());
+    Ok(())
 }
 
 /// Keeps a message, or what is there of it. Gives its token.
