@@ -5,12 +5,12 @@
 //! the messages keep theirs. An operation ends when its answer is here, or its owner has failed.
 
 use limic::raw::RawSliceMut;
-use limic::{Access, Error, Peer, Status};
+use limic::{Access, Peer, Status};
 
 use crate::call::append;
 use crate::control_channel::Topic;
 use crate::endpoint::Endpoint;
-use crate::errors::{errno_of, text_of};
+use crate::errors::text_of;
 use crate::log;
 use crate::node::{Node, give_back, mark};
 use crate::unanswered::{Operation, Room};
@@ -116,13 +116,15 @@ impl Endpoint {
     /// and behind it the results, unless it is refused.
     pub(crate) fn answered(&self, peer: Peer, count: u32, mut answers: &[u8]) {
         for _ in 0..count {
-            let word = answers.split_first_chunk();
-            let (word, rest) = word.map_or((0, answers), |(word, rest)| {
-                (u64::from_ne_bytes(*word), rest)
+            let asked = answers.split_first_chunk().and_then(|(word, rest)| {
+                let word = u64::from_ne_bytes(*word);
+                let operation = self.unanswered.borrow_mut().take(peer, word as u32)?;
+                Some((operation, word, rest))
             });
-            let operation = self.unanswered.borrow_mut().take(peer, word as u32);
-            let Some(Operation { node, room }) = operation else {
-                return log::warn(&format_args!("{peer} answers what it was not asked"));
+            let Some((Operation { node, room }, word, rest)) = asked else {
+                // What follows cannot be told apart.
+                log::warn(&format_args!("{peer} answers what it was not asked"));
+                return self.end_unanswered(peer, FI_EIO);
             };
             let mut errno = (word >> 32) as i32;
             let len = if errno == 0 { room.len() } else { 0 };
@@ -138,12 +140,12 @@ impl Endpoint {
         }
     }
 
-    /// A peer has failed, and answers nothing any more.
-    pub(crate) fn ends_unanswered(&self, peer: Peer, why: &Error) {
+    /// A peer answers nothing any more: it has failed, or what it said is lost, answers perhaps.
+    pub(crate) fn end_unanswered(&self, peer: Peer, errno: i32) {
         let ended = self.unanswered.borrow_mut().take_all_of(peer);
         for Operation { node, .. } in ended {
             // SAFETY: the operation was not over, so its node is in no list.
-            unsafe { self.asked_is_over(node, errno_of(why)) };
+            unsafe { self.asked_is_over(node, errno) };
         }
     }
 

@@ -11,6 +11,7 @@ use limic::{Outcome, Peer, Status, Tag};
 
 use crate::asked::Answers;
 use crate::endpoint::{Endpoint, sort};
+use crate::errors::errno_of;
 use crate::line::Line;
 use crate::log;
 use crate::node::{Node, mark};
@@ -120,10 +121,9 @@ impl Endpoint {
                         self.has_arrived(status, claim);
                     }
                 }
-                Reserved::Ended(peer, why) => self.ends_unanswered(peer, &why),
+                Reserved::Ended(peer, why) => self.end_unanswered(peer, errno_of(&why)),
             }
         }
-        self.choose_inbox();
     }
 
     /// While messages wait for others, those behind them stay with the engine, which counts them.
@@ -145,9 +145,7 @@ impl Endpoint {
             let line = waiting.entry(peer).or_default();
             return line.later.push_back((status, claim));
         }
-        let Some(coming) = self.fetch(status, claim) else {
-            return;
-        };
+        let coming = self.fetch(status, claim);
         // SAFETY: `fetch` has made it, and nobody else has it if it is over.
         let is_here = unsafe { (*coming).outcome.is_some() };
         if is_here && !waits {
@@ -158,8 +156,8 @@ impl Endpoint {
         self.wait_for(peer, coming);
     }
 
-    /// Has the bytes of a message come, into memory that came from a box. `None`: it is lost.
-    fn fetch(&self, status: Status, claim: ClaimId) -> Option<*mut Coming> {
+    /// Has the bytes of a message come, into memory that came from a box.
+    fn fetch(&self, status: Status, claim: ClaimId) -> *mut Coming {
         let len = usize::try_from(status.len).unwrap_or(usize::MAX);
         let mut coming = Box::new(Coming {
             bytes: vec![0; len.min(LONGEST)],
@@ -176,14 +174,11 @@ impl Endpoint {
             Ok(Posted::Pending(id)) => {
                 let coming = Box::into_raw(coming);
                 self.watch(id, name_of(coming, kind::ASIDE));
-                return Some(coming);
+                return coming;
             }
-            Err(error) => {
-                log::info(&error);
-                return None;
-            }
+            Err(error) => coming.outcome = Some(Err(error)),
         }
-        Some(Box::into_raw(coming))
+        Box::into_raw(coming)
     }
 
     /// A short message may be there before a long one of the same peer that was sent earlier, and
@@ -191,6 +186,9 @@ impl Endpoint {
     fn wait_for(&self, peer: Peer, coming: *mut Coming) {
         let mut waiting = self.waiting.borrow_mut();
         waiting.entry(peer).or_default().coming.push_back(coming);
+        drop(waiting);
+        // What comes from now on is behind it.
+        self.choose_inbox();
     }
 
     /// A long message of another endpoint is there.
@@ -221,9 +219,8 @@ impl Endpoint {
                 .get_mut(&peer)
                 .and_then(Line::next_to_come);
             let Some((status, claim)) = next else { break };
-            if let Some(coming) = self.fetch(status, claim) {
-                self.wait_for(peer, coming);
-            }
+            let coming = self.fetch(status, claim);
+            self.wait_for(peer, coming);
         }
         let mut waiting = self.waiting.borrow_mut();
         if waiting.get(&peer).is_some_and(Line::is_empty) {
@@ -259,10 +256,13 @@ impl Endpoint {
         }
     }
 
-    /// A message is over that was claimed.
+    /// A message is over that was claimed. If it is lost, answers may be lost with it.
     fn heard_late(&self, coming: &Coming, answers: &mut Answers) {
         match &coming.outcome {
-            Some(Err(error)) => log::warn(error),
+            Some(Err(error)) => {
+                log::warn(error);
+                self.end_unanswered(coming.status.peer, errno_of(error));
+            }
             _ => self.heard(&coming.status, &coming.bytes, answers),
         }
     }
