@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::ConnectionFailure;
-use super::connection::{Posted, Stream};
+use super::connection::Posted;
 use super::sending::work_id;
 use super::{Event, Fabric};
 use crate::objects::{SendKind, SendWork};
@@ -50,33 +50,6 @@ impl Fabric {
             self.repost_packet(number, buffer, len);
         }
         self.post_parts(number);
-    }
-
-    /// Destroys a queue pair: nothing touches the memory of its requests any more, which are given
-    /// back. Packets that its adapter has acknowledged are still to be read, and some adapters
-    /// delete the completions of a queue pair that they destroy; others add some until then. So
-    /// they are taken before and after, while the queue pair's number is its own.
-    pub(super) fn take_down(&mut self, stream: Stream) -> VecDeque<(u32, Posted)> {
-        let Stream {
-            mut pair,
-            rail,
-            posted,
-            ..
-        } = stream;
-        if let Err(error) = pair.fail() {
-            tracing::debug!("a queue pair cannot be set to its error state: {error}");
-        }
-        let number = pair.number();
-        while let Ok(true) = self.look_at_queue(rail) {}
-        drop(pair);
-        while let Ok(true) = self.look_at_queue(rail) {}
-        self.by_pair.remove(&(rail, number));
-        let arrived = &self.arrived;
-        self.rails[rail].receives.gone(number, |buffer| {
-            let mut arrived = arrived.iter();
-            arrived.any(|it| it.rail == rail && it.buffer == buffer)
-        });
-        posted
     }
 
     /// The buffers of packets that go nowhere any more.

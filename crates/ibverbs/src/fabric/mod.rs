@@ -9,7 +9,8 @@
 //! - `receiving`: packets come out in order, whatever way they took;
 //! - `transfer`: RDMA reads and writes, cut into parts and dealt out to the streams;
 //! - `failing`: a stream breaks and the others take over what it had; or the last one does, and the
-//!   peer is lost.
+//!   peer is lost;
+//! - `draining`: what a queue pair has received is kept when it ends.
 //!
 //! There are no timers, and no threads move anything: everything moves in [`Fabric::poll`]. One
 //! thread notices when memory is unmapped, if the settings ask for it (`watch`).
@@ -19,6 +20,7 @@ mod cache;
 mod clock;
 mod connection;
 mod contact;
+mod draining;
 mod failing;
 mod greeter;
 mod greeting;

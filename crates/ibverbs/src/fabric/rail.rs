@@ -1,5 +1,6 @@
 //! A rail: one port of one device, with the queues that all connections through it share.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::FabricSettings;
@@ -31,6 +32,10 @@ pub(super) struct Rail {
     inline_bytes: u32,
     /// Room in the completion queue.
     completions: u32,
+    /// Queue pairs that have said that they take no receive any more.
+    pub(super) finished: HashSet<u32>,
+    /// Whether they say so.
+    pub(super) tells_ends: bool,
 }
 
 impl Rail {
@@ -65,6 +70,8 @@ impl Rail {
             domain,
             inline_bytes: INLINE,
             completions: entries,
+            finished: HashSet::new(),
+            tells_ends: true,
         })
     }
 

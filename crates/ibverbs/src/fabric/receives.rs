@@ -139,6 +139,18 @@ impl Receives {
         }
     }
 
+    /// Whether queue pairs take receives out of one queue.
+    pub(super) fn are_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// The buffers that a queue pair has for itself.
+    pub(super) fn of(&self, number: u32) -> impl Iterator<Item = u32> {
+        let holders = (0..).zip(&self.holders);
+        let of_it = holders.filter(move |(_, holder)| **holder == number);
+        of_it.map(|(buffer, _)| buffer)
+    }
+
     /// Whose a buffer was when it was filled, if queue pairs have buffers of their own.
     pub(super) fn holder(&self, buffer: u32) -> u32 {
         self.holders.get(buffer as usize).copied().unwrap_or(0)

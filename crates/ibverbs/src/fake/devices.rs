@@ -29,7 +29,11 @@ pub(crate) unsafe fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
 }
 
 pub(crate) unsafe fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    let context = made(|context: &mut ibv_context| context.device = device);
+    // SAFETY: the call takes no memory.
+    let fd = unsafe { libc::eventfd(0, 0) };
+    let context = made(|context: &mut ibv_context| {
+        (context.device, context.async_fd) = (device, fd);
+    });
     net(|net| {
         let mut devices = net.devices.iter();
         let number = devices.position(|it| std::ptr::eq(it, device));
@@ -40,9 +44,35 @@ pub(crate) unsafe fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_contex
 }
 
 pub(crate) unsafe fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    // SAFETY: made by `ibv_open_device`.
-    unsafe { gone(context) }
+    // SAFETY: made by `ibv_open_device`, with its descriptor.
+    unsafe {
+        libc::close((*context).async_fd);
+        gone(context)
+    }
 }
+
+pub(crate) unsafe fn ibv_get_async_event(
+    context: *mut ibv_context,
+    event: *mut ibv_async_event,
+) -> c_int {
+    let pair = net(|net| {
+        let device = net.owners[&(context as usize)];
+        let at = net.ends.iter().position(|(of, _)| *of == device)?;
+        Some(net.ends.remove(at).1)
+    });
+    let Some(pair) = pair else { return -1 };
+    let told = ibv_async_event {
+        element: ibv_async_event_element_t {
+            qp: pair as *mut ibv_qp,
+        },
+        event_type: ibv_event_type::IBV_EVENT_QP_LAST_WQE_REACHED,
+    };
+    // SAFETY: room for the answer.
+    unsafe { event.write(told) };
+    0
+}
+
+pub(crate) unsafe fn ibv_ack_async_event(_: *mut ibv_async_event) {}
 
 pub(crate) unsafe fn ibv_query_device_ex(
     context: *mut ibv_context,

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
 
 pub(crate) use devices::{
-    ibv_ack_cq_events, ibv_alloc_pd, ibv_close_device, ibv_create_comp_channel, ibv_dealloc_pd,
-    ibv_destroy_comp_channel, ibv_free_device_list, ibv_get_cq_event, ibv_get_device_list,
+    ibv_ack_async_event, ibv_ack_cq_events, ibv_alloc_pd, ibv_close_device, ibv_create_comp_channel, ibv_dealloc_pd,
+    ibv_destroy_comp_channel, ibv_free_device_list, ibv_get_async_event, ibv_get_cq_event, ibv_get_device_list,
     ibv_get_device_name, ibv_open_device, ibv_query_device_ex, ibv_query_gid_ex, ibv_query_pkey,
     ibv_query_port, ibv_req_notify_cq,
 };
@@ -273,6 +273,8 @@ pub(crate) unsafe fn ibv_create_qp(
             taken: 0,
             silent: 0,
             inline_bytes: attr.cap.max_inline_data,
+            behind: VecDeque::new(),
+            owes_end: false,
         });
     });
     handle
@@ -287,7 +289,8 @@ pub(crate) unsafe fn ibv_modify_qp(
     let attr = unsafe { &*attr };
     let has = |mask: ibv_qp_attr_mask| which as u32 & mask.0 != 0;
     net(|net| {
-        let told = &mut net.pair(pair as usize).told;
+        let pair = net.pair(pair as usize);
+        let told = &mut pair.told;
         told.state = attr.qp_state;
         if has(ibv_qp_attr_mask::IBV_QP_PKEY_INDEX) {
             told.pkey_index = attr.pkey_index;
@@ -297,8 +300,10 @@ pub(crate) unsafe fn ibv_modify_qp(
             told.mtu = attr.path_mtu;
             told.other = attr.dest_qp_num;
         }
+        pair.owes_end |= pair.receives();
         if attr.qp_state == ibv_qp_state::IBV_QPS_ERR {
-            let at = net.pairs.iter().position(|it| it.handle == pair as usize);
+            let handle = pair.handle;
+            let at = net.pairs.iter().position(|it| it.handle == handle);
             net.flush(at.expect("it lives"));
         }
     });

@@ -35,6 +35,8 @@ pub(crate) struct Net {
     pub(super) shared: BTreeMap<usize, (VecDeque<Receive>, usize)>,
     pub(super) pairs: Vec<Pair>,
     pub(super) regions: BTreeMap<u32, Region>,
+    /// Devices and their queue pairs that take no receive any more.
+    pub(super) ends: Vec<(usize, usize)>,
     pub(super) memories: BTreeMap<usize, Vec<u8>>,
     pub(super) next_key: u32,
     /// Datagrams are kept in place of delivered.
@@ -116,6 +118,7 @@ impl Net {
             while self.pairs[at].told.state == ibv_qp_state::IBV_QPS_RTS && self.step(at) {}
             if self.pairs[at].told.state == ibv_qp_state::IBV_QPS_ERR {
                 self.flush(at);
+                self.tell_end(at);
             }
             at += 1;
         }
@@ -284,21 +287,54 @@ impl Net {
         }
     }
 
+    /// A queue pair in its error state takes nothing more out of a shared queue, and says so when
+    /// all that it took is in its completion queue.
+    fn tell_end(&mut self, at: usize) {
+        let pair = &mut self.pairs[at];
+        if pair.shared != 0 && pair.behind.is_empty() && std::mem::take(&mut pair.owes_end) {
+            self.ends.push((pair.device, pair.handle));
+        }
+    }
+
     fn complete(&mut self, at: usize, queue: usize, mut completion: ibv_wc, frees: u32) {
-        completion.qp_num = self.pairs[at].number;
-        let pair = self.pairs[at].handle;
+        let pair = &mut self.pairs[at];
+        completion.qp_num = pair.number;
+        let entry = Entry {
+            completion,
+            pair: pair.handle,
+            frees,
+        };
+        if self.natures[pair.device].lags && !pair.datagrams {
+            pair.behind.push_back((queue, entry));
+        } else {
+            self.put(queue, entry);
+        }
+    }
+
+    fn put(&mut self, queue: usize, entry: Entry) {
         let queue = self.queues.get_mut(&queue).expect("it lives");
         queue.overrun |= queue.entries.len() >= queue.room;
-        queue.entries.push_back(Entry {
-            completion,
-            pair,
-            frees,
-        });
+        queue.entries.push_back(entry);
+    }
+
+    /// Nothing was there: of each queue pair the first completion on its way comes.
+    fn catch_up(&mut self, queue: usize) {
+        for at in 0..self.pairs.len() {
+            let behind = &mut self.pairs[at].behind;
+            if behind.front().is_some_and(|(to, _)| *to == queue) {
+                let (_, entry) = behind.pop_front().expect("it was seen");
+                self.put(queue, entry);
+            }
+        }
     }
 
     /// Takes completions off a queue; `None` if there were too many for it.
     pub(super) fn poll(&mut self, queue: usize, most: usize) -> Option<Vec<ibv_wc>> {
         self.carry();
+        if self.queues[&queue].entries.is_empty() {
+            self.catch_up(queue);
+            return (!self.queues[&queue].overrun).then(Vec::new);
+        }
         let queue = self.queues.get_mut(&queue).expect("it lives");
         let most = most.min(queue.entries.len());
         let entries: Vec<Entry> = queue.entries.drain(..most).collect();
@@ -321,6 +357,7 @@ impl Net {
                 queue.entries.retain(|entry| entry.pair != handle);
             }
         }
+        self.ends.retain(|(_, pair)| *pair != handle);
         self.pairs.retain(|pair| pair.handle != handle);
     }
 

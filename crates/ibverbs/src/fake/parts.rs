@@ -15,6 +15,8 @@ pub(crate) struct Nature {
     pub(crate) shared_receives: u32,
     /// The end of a queue pair deletes what is still in its completion queue, as with mlx5.
     pub(crate) cleans: bool,
+    /// Completions come some looks at the queue later.
+    pub(crate) lags: bool,
     pub(crate) mtu: ibv_mtu::Type,
     /// Completion queues can grow.
     pub(crate) grows: bool,
@@ -35,6 +37,7 @@ impl Nature {
         inline_bytes: 512,
         shared_receives: 4096,
         cleans: false,
+        lags: false,
         mtu: ibv_mtu::IBV_MTU_4096,
         grows: true,
         in_order: true,
@@ -94,6 +97,10 @@ pub(super) struct Pair {
     pub(super) taken: u32,
     pub(super) silent: u32,
     pub(super) inline_bytes: u32,
+    /// Completions on their way: into which queue.
+    pub(super) behind: VecDeque<(usize, Entry)>,
+    /// It has received, and has not said that it does so no more.
+    pub(super) owes_end: bool,
 }
 
 impl Pair {

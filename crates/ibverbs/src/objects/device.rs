@@ -167,6 +167,7 @@ impl Context {
             },
         };
         context.limits = context.query()?;
+        context.unblock_events()?;
         Ok(Arc::new(context))
     }
 

@@ -18,6 +18,7 @@ mod datagram;
 mod device;
 mod device_memory;
 mod domain;
+mod events;
 mod library;
 mod memory;
 mod pair_calls;

@@ -58,10 +58,11 @@ fn a_completion_queue_has_room_for_many_peers_also_if_it_cannot_grow() {
 /// Packets that nobody has looked at when their connection ends lie in receives.
 #[test]
 fn receives_of_a_connection_that_ends_are_lent_again() {
-    for cleans in [false, true] {
+    for (cleans, lags) in [(false, false), (true, false), (true, true)] {
         adapters(
             &[Nature {
                 cleans,
+                lags,
                 ..Nature::PLAIN
             }; 2],
         );
@@ -77,6 +78,43 @@ fn receives_of_a_connection_that_ends_are_lent_again() {
         assert_eq!(net(|net| net.lent(0)), lent, "the adapter cleans: {cleans}");
         assert_eq!(a.came, []);
     }
+}
+
+/// An adapter deletes the completions of a queue pair that is destroyed, with packets in it that
+/// nobody has looked at; and peers come and go.
+#[test]
+fn peers_that_come_and_go_leave_receives_to_the_others() {
+    let nature = Nature {
+        cleans: true,
+        lags: true,
+        ..Nature::PLAIN
+    };
+    adapters(&[nature; 3]);
+    let few = |device: &str| FabricSettings {
+        receives: 16,
+        ring_slots: 0,
+        ..on(device)
+    };
+    let ((mut hub, link), (mut stays, back)) = pair(few);
+    let mut goes = Side::open(3, few("fake2"));
+    for _ in 0..ROUNDS {
+        let there = goes.connect(&hub);
+        settle(&mut [&mut hub, &mut goes]);
+        for number in 0..5 {
+            goes.say(there, &[number; 600]).expect("room");
+            goes.progress();
+        }
+        goes.fabric.disconnect(there);
+        hub.fabric
+            .disconnect(hub.connected[hub.connected.len() - 1]);
+        settle(&mut [&mut hub, &mut goes]);
+    }
+    assert_eq!(net(|net| net.lent(0)), 16);
+    for number in 0..20 {
+        stays.say(back, &[number; 600]).expect("room");
+        settle(&mut [&mut hub, &mut stays]);
+    }
+    assert_eq!(hub.from(link).len(), 20);
 }
 
 /// Queue pairs with receives of their own leave them to the next ones.

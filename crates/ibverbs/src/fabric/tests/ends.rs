@@ -140,9 +140,16 @@ fn what_a_stream_had_goes_by_another() {
 /// A stream breaks with a packet unread, and the next queue pair gets its number.
 #[test]
 fn packets_of_a_broken_stream_stay_with_their_connection() {
-    for cleans in [false, true] {
+    for (cleans, lags, shared_receives) in [
+        (false, false, 4096),
+        (true, false, 4096),
+        (true, true, 4096),
+        (true, true, 0),
+    ] {
         let nature = Nature {
             cleans,
+            lags,
+            shared_receives,
             ..Nature::PLAIN
         };
         adapters(&[nature; 4]);
