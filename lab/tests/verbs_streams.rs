@@ -1,7 +1,9 @@
 //! Endpoints with two devices: long messages go through both, and one that fails leaves everything
 //! to the other.
 
+use core::time::Duration;
 use std::process::Command;
+use std::time::Instant;
 
 use limic::{Endpoint, Settings, Tag, VerbsEndpoint};
 use limic_lab_tests::in_guest;
@@ -133,6 +135,21 @@ fn a_device_fails(rank: &Rank, network: &str) {
     rank.link.meet(&endpoint);
     if rank.rank == 1 {
         run(&format!("ip link set {network} up"));
+    }
+    // It is used again, as soon as both ends know.
+    let start = Instant::now();
+    let device = DEVICES[usize::from(network == "d1")];
+    for round in 14.. {
+        let before = sent_by(device);
+        stream(&endpoint, rank, peer, round..round + 1);
+        let is_back = sent_by(device) - before >= 256;
+        rank.link.meet(&endpoint);
+        let told = rank.link.exchange(&[is_back.into()]);
+        if told.iter().flatten().all(|told| *told == [1]) {
+            return;
+        }
+        let waited = start.elapsed();
+        assert!(waited < Duration::from_secs(50), "{device} is not used");
     }
 }
 

@@ -45,17 +45,11 @@ impl VerbsFabric {
     /// Opens the devices; `id` and `secret` are those of the endpoint.
     ///
     /// # Errors
-    /// As [`fabric::Fabric::open`]; [`VerbsError::NoPort`] if the port's address does not fit.
+    /// As [`fabric::Fabric::open`].
     pub fn open(settings: FabricSettings, id: u64, secret: u64) -> Result<Self, VerbsError> {
         let fabric = fabric::Fabric::open(settings, id, secret, Vec::new())?;
-        let place = fabric.address().to_bytes();
-        let part = place.and_then(|place| Part::new(Provider::Verbs, &place));
-        let Some(part) = part else {
-            return Err(VerbsError::NoPort {
-                device: fabric.devices().collect::<Vec<_>>().join(", "),
-                why: "its subnet prefix does not begin with fe80".to_owned(),
-            });
-        };
+        let part = Part::new(Provider::Verbs, &fabric.address().to_bytes());
+        let part = part.expect("a place in verbs is short enough");
         Ok(Self {
             fabric,
             part,
@@ -80,8 +74,7 @@ impl Fabric for VerbsFabric {
         id: u64,
         secret: u64,
     ) -> Result<ConnectionId, ConnectionFailure> {
-        let there = <&[u8; fabric::FABRIC_ADDRESS_LEN]>::try_from(to.place()).ok();
-        let there = there.and_then(FabricAddress::from_bytes);
+        let there = FabricAddress::from_bytes(to.place());
         let failed = |why: &str| ConnectionFailure::Local(why.to_owned());
         let there = there.ok_or_else(|| failed("its address is none of verbs"))?;
         let connection = self.fabric.connect(&there, id, secret);

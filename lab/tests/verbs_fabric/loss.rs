@@ -35,9 +35,32 @@ fn a_stream_that_fails_is_replaced_by_the_others() {
                 assert_eq!(side.transferred, [(7, Err(TransferError::Refused))]);
             }
             stream_both_ways(&mut side, 300);
+            side.progress_until("all streams", |side| {
+                side.fabric.live_streams(side.peer) == 3
+            });
+            stream_both_ways(&mut side, 100);
             side.close(rank);
         },
     );
+}
+
+/// The only stream breaks, again and again, and is made anew each time.
+#[test]
+fn a_refused_read_is_an_error_of_its_own() {
+    run("loss::a_refused_read_is_an_error_of_its_own", |rank| {
+        let mut side = Side::connected(rank, settings());
+        for round in 1..10 {
+            if rank.rank == round % 2 {
+                break_queue_pair(&mut side, "the refusal", |side| {
+                    !side.transferred.is_empty()
+                });
+                assert_eq!(side.transferred, [(7, Err(TransferError::Refused))]);
+                side.transferred.clear();
+            }
+            stream_both_ways(&mut side, 100);
+        }
+        side.close(rank);
+    });
 }
 
 #[test]
@@ -71,11 +94,11 @@ fn break_queue_pair(side: &mut Side, what: &str, shows: impl Fn(&Side) -> bool) 
     side.progress_until(what, shows);
 }
 
-/// Rank 0 breaks its connection, and both connect anew.
+/// Rank 0 ends its connection, and both connect anew.
 fn lose_and_connect(side: &mut Side, rank: &Rank) {
     let before = side.peer;
     if rank.rank == 0 {
-        break_queue_pair(side, "the end", |side| side.failed.is_some());
+        side.fabric.disconnect(before);
         let address = side.there;
         let again = side.fabric.connect(&address, 2, 2 ^ rank.seed);
         again.expect("connect");
@@ -154,10 +177,8 @@ fn nobody_there_is_an_error_in_time() {
         ..settings()
     };
     let mut fabric = Fabric::open(impatient, 1, 2, Vec::new()).expect("the fabric opens");
-    let nobody = FabricAddress {
-        greeter: 0x00ff_fff0,
-        ..fabric.address()
-    };
+    let mut nobody = fabric.address();
+    nobody.first.greeter = 0x00ff_fff0;
     let connection = fabric.connect(&nobody, 99, 3).expect("it only begins");
     let mut inbox = Inbox::new();
     let event = loop {

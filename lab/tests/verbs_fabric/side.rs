@@ -4,8 +4,8 @@ use core::time::Duration;
 use std::time::Instant;
 
 use limic_ibverbs::fabric::{
-    ConnectionFailure, ConnectionId, Event, FABRIC_ADDRESS_LEN, Fabric, FabricAddress,
-    FabricSettings, Inbox, SendRefused, TransferError,
+    ConnectionFailure, ConnectionId, Event, Fabric, FabricAddress, FabricSettings, Inbox,
+    SendRefused, TransferError,
 };
 use limic_lab_tests::in_guest;
 use limic_tests::{Cast, Rank};
@@ -48,14 +48,10 @@ impl Side {
         let hello = vec![rank.rank as u8; 5];
         let mut fabric =
             Fabric::open(settings, id, id ^ rank.seed, hello).expect("the fabric opens");
-        let address = fabric.address().to_bytes().expect("an address");
-        let blobs = rank.link.exchange(&address);
+        let blobs = rank.link.exchange(&fabric.address().to_bytes());
         let other = 1 - rank.rank as usize;
-        let blob: [u8; FABRIC_ADDRESS_LEN] = blobs[other]
-            .as_deref()
-            .and_then(|blob| blob.try_into().ok())
-            .expect("the peer's address");
-        let to = FabricAddress::from_bytes(&blob).expect("an address");
+        let blob = blobs[other].as_deref().expect("the peer's address");
+        let to = FabricAddress::from_bytes(blob).expect("an address");
         let peer = other as u64 + 1;
         let peer = fabric
             .connect(&to, peer, peer ^ rank.seed)

@@ -9,7 +9,7 @@ use super::{ConnectionFailure, Fabric};
 /// The time before a greeting is repeated for the first time; it doubles each time, up to
 /// [`LONGEST_PAUSE`].
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long a ring is left alone whose writer has not agreed to a pause.
 const RING_PAUSE: Duration = Duration::from_millis(1);
 
@@ -20,9 +20,9 @@ impl Fabric {
         let now = Instant::now();
         self.looked_at = now;
         let limit = self.settings.greeting;
-        let is_over = |connection: &Connection| match connection.stage {
-            Stage::Greeting { since, .. } => now.duration_since(since) > limit,
-            Stage::Ready => false,
+        let is_over = |connection: &Connection| {
+            let since = connection.waits_since();
+            since.is_some_and(|since| now.duration_since(since) > limit)
         };
         if self.connections.values().any(|it| is_over(it)) {
             self.hear_all();
@@ -30,14 +30,15 @@ impl Fabric {
         let mut from = 0;
         while let Some((&number, connection)) = self.connections.range_mut(from..).next() {
             from = number + 1;
+            let is_over = is_over(&*connection);
             match &mut connection.stage {
                 Stage::Greeting {
-                    since,
                     next,
                     tries,
                     unsent,
+                    ..
                 } => {
-                    if now.duration_since(*since) > limit {
+                    if is_over {
                         let why = match unsent {
                             Some(error) => format!("greetings do not go out: {error}"),
                             None => "it may have made no call in that time".to_owned(),
@@ -48,20 +49,20 @@ impl Fabric {
                         );
                         self.end(number, ConnectionFailure::Unreachable(why));
                     } else if now >= *next {
-                        *next = now + (FIRST_PAUSE * (1 << (*tries).min(5))).min(LONGEST_PAUSE);
+                        *next = now + pause(*tries - 1, LONGEST_PAUSE);
+                        let turn = *tries;
                         *tries += 1;
-                        self.greet(number);
+                        self.greet_in_turn(number, turn);
                     }
                 }
+                Stage::Ready if is_over => self.end(number, self.never_mended()),
                 Stage::Ready => {
                     let silent = now.duration_since(connection.heard_at.max(connection.pinged_at));
                     if silent > self.settings.keep_alive {
                         self.ping(number);
                     }
-                    self.post_again(number);
-                    self.flush(number);
-                    self.answer_pause(number);
-                    self.post_parts(number);
+                    self.mend_again(number);
+                    self.go_on(number);
                 }
             }
         }
@@ -78,12 +79,22 @@ impl Fabric {
     }
 }
 
+/// The time until a greeting is repeated that was repeated so often.
+pub(super) fn pause(times: u32, longest: Duration) -> Duration {
+    (FIRST_PAUSE * (1 << times.min(16))).min(longest)
+}
+
 /// How long a sleeper may sleep.
 pub(super) fn longest_sleep(fabric: &Fabric) -> Option<Duration> {
+    let keep_alive = fabric.settings.keep_alive;
+    let until = |next: Instant| next.saturating_duration_since(fabric.looked_at);
     let pause = |connection: &Connection| match connection.stage {
-        Stage::Greeting { next, .. } => next.saturating_duration_since(fabric.looked_at),
+        Stage::Greeting { next, .. } => until(next),
         Stage::Ready if connection.must_be_polled() => RING_PAUSE,
-        Stage::Ready => fabric.settings.keep_alive,
+        Stage::Ready => {
+            let mends = connection.mends.iter().map(|mend| until(mend.next));
+            mends.min().map_or(keep_alive, |mend| mend.min(keep_alive))
+        }
     };
     fabric.connections.values().map(|it| pause(it)).min()
 }

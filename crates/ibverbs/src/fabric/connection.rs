@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::FabricAddress;
+use super::greeting::Offer;
 use super::ring::{Pause, RingIn, RingOut};
 use super::spread::Spread;
 use super::transfer::Part;
 use crate::VerbsError;
-use crate::objects::{Bytes, QueuePair};
+use crate::objects::{Bytes, QueuePair, QueuePairState};
 use crate::packet::{Form, Packing, Sequence};
 
 /// Something that was posted and has not completed.
@@ -16,8 +17,6 @@ use crate::packet::{Form, Packing, Sequence};
 pub(super) enum Posted {
     /// A packet, in one of the packet buffers.
     Packet { buffer: u32, len: u32 },
-    /// A packet that the request took itself, and that no other stream can take over.
-    Inline,
     /// A part of a transfer.
     Part(Part),
     /// A question whether the peer lives.
@@ -45,6 +44,20 @@ impl Stream {
     pub(super) fn must_signal(&self, entries: u16) -> bool {
         self.unsignalled + 1 >= entries.div_ceil(2)
     }
+}
+
+/// A stream that is made anew (`mending`).
+#[derive(Debug)]
+pub(super) struct Mend {
+    pub(super) place: usize,
+    pub(super) rail: usize,
+    pub(super) rail_there: usize,
+    /// What there is of it.
+    pub(super) stream: Option<Stream>,
+    pub(super) since: Instant,
+    /// When the peer is told of it, and how often it was.
+    pub(super) next: Instant,
+    pub(super) tries: u32,
 }
 
 /// How far a connection is.
@@ -107,6 +120,11 @@ pub(super) struct Connection {
     pub(super) hello: Vec<u8>,
     /// The stream's place never changes; one that failed is `None`.
     pub(super) streams: Vec<Option<Stream>>,
+    /// Those that are made anew, and how often the stream of each place was.
+    pub(super) mends: Vec<Mend>,
+    pub(super) rounds: Vec<u32>,
+    /// Times that the last stream has failed since a request succeeded.
+    pub(super) in_vain: u32,
     /// Bytes of the largest packet that both take.
     pub(super) packet_bytes: u32,
     pub(super) sequence: u32,
@@ -137,10 +155,45 @@ impl Connection {
         matches!(self.stage, Stage::Ready)
     }
 
+    /// Since when nothing goes to the peer until it makes a call.
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Greeting { since, .. } => Some(since),
+            Stage::Ready if self.live_streams() > 0 => None,
+            Stage::Ready => self.mends.iter().map(|mend| mend.since).max(),
+        }
+    }
+
     /// Whether packets may come that nobody gives notice of.
     pub(super) fn must_be_polled(&self) -> bool {
         let ring = self.ring_in.as_ref();
         ring.is_some_and(|ring| ring.pause != Pause::Granted)
+    }
+
+    /// Its streams, as the peer is told of them.
+    pub(super) fn offers(&self) -> Vec<Offer> {
+        let offer = |place: usize, stream: &Stream, is_used| Offer {
+            place: place as u8,
+            rail: stream.rail as u8,
+            round: self.rounds[place],
+            is_connected: stream.pair.state() == QueuePairState::Connected,
+            is_used,
+            pair: stream.pair.as_remote(),
+        };
+        let used = self.streams.iter().enumerate();
+        let used = used
+            .filter_map(|(place, stream)| Some(offer(place, stream.as_ref()?, self.is_ready())));
+        let mends = self.mends.iter();
+        let mends = mends.filter_map(|mend| Some(offer(mend.place, mend.stream.as_ref()?, false)));
+        used.chain(mends).collect()
+    }
+
+    /// The queue pair of a rail with this number.
+    pub(super) fn pair(&self, rail: usize, number: u32) -> Option<&QueuePair> {
+        let mends = self.mends.iter().filter_map(|mend| mend.stream.as_ref());
+        let mut streams = self.streams.iter().flatten().chain(mends);
+        let found = streams.find(|it| it.rail == rail && it.pair.number() == number)?;
+        Some(&found.pair)
     }
 
     pub(super) fn live_streams(&self) -> usize {

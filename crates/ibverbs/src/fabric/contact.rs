@@ -7,8 +7,7 @@ use super::ConnectionFailure;
 use super::clock::FIRST_PAUSE;
 use super::connection::{Connection, Known, Stage, Stream};
 use super::greeting::{Greeting, HELLO};
-use super::rail::RAILS;
-use super::{ConnectionId, Event, Fabric, FabricAddress};
+use super::{ConnectionId, Event, Fabric, FabricAddress, RailAddress};
 use crate::VerbsError;
 use crate::objects::{Completion, QueuePairState};
 use crate::packet::Sequence;
@@ -28,7 +27,7 @@ impl Fabric {
         secret: u64,
     ) -> Result<ConnectionId, VerbsError> {
         let number = self.enter(to, peer, secret)?;
-        self.greet(number);
+        self.greet_in_turn(number, 0);
         Ok(ConnectionId(number))
     }
 
@@ -60,12 +59,15 @@ impl Fabric {
                 since: now,
                 // Who enters it greets at once.
                 next: now + FIRST_PAUSE,
-                tries: 0,
+                tries: 1,
                 unsent: None,
             },
             attempt: self.next_attempt(),
             heard: 0,
             hello: Vec::new(),
+            mends: Vec::new(),
+            rounds: vec![0; streams.len()],
+            in_vain: 0,
             streams,
             packet_bytes: self.settings.packet_bytes,
             sequence: 0,
@@ -90,35 +92,41 @@ impl Fabric {
 
     /// Queue pairs for a connection, not connected.
     fn streams_of(&mut self, number: u32) -> Result<Vec<Option<Stream>>, VerbsError> {
-        let pairs = self.by_pair.len() + usize::from(self.settings.streams);
-        for rail in &mut self.rails {
-            rail.make_room(pairs, &self.settings)?;
-        }
         let mut streams = Vec::new();
-        for place in 0..self.settings.streams {
-            let rail = usize::from(place) % self.rails.len();
-            let pair = match self.rails[rail].queue_pair(&self.settings) {
-                Ok(pair) => pair,
+        for place in 0..usize::from(self.settings.streams) {
+            match self.new_stream(number, place % self.rails.len(), 0) {
+                Ok(stream) => streams.push(Some(stream)),
                 Err(error) => {
                     for stream in streams.into_iter().flatten() {
                         self.take_down(stream);
                     }
                     return Err(error);
                 }
-            };
-            streams.push(Some(Stream {
-                pair,
-                rail,
-                rail_there: 0,
-                free: self.settings.send_entries,
-                unsignalled: 0,
-                posted: VecDeque::new(),
-                next: 0,
-            }));
+            }
         }
-        let pair = |stream: &Stream| ((stream.rail, stream.pair.number()), number);
-        self.by_pair.extend(streams.iter().flatten().map(pair));
         Ok(streams)
+    }
+
+    /// A queue pair of this rail for a connection, which leads to that rail of the peer's.
+    pub(super) fn new_stream(
+        &mut self,
+        number: u32,
+        rail: usize,
+        rail_there: usize,
+    ) -> Result<Stream, VerbsError> {
+        let pairs = self.by_pair.len() + 1;
+        self.rails[rail].make_room(pairs, &self.settings)?;
+        let pair = self.rails[rail].queue_pair(&self.settings)?;
+        self.by_pair.insert((rail, pair.number()), number);
+        Ok(Stream {
+            pair,
+            rail,
+            rail_there,
+            free: self.settings.send_entries,
+            unsignalled: 0,
+            posted: VecDeque::new(),
+            next: 0,
+        })
     }
 
     fn next_attempt(&mut self) -> u32 {
@@ -162,31 +170,42 @@ impl Fabric {
         }
     }
 
-    /// Says who this is and whom it heard.
-    pub(super) fn greet(&mut self, number: u32) {
+    /// Greets by one of the ways: with two rails there are two, in turn.
+    pub(super) fn greet_in_turn(&mut self, number: u32, turn: u32) {
         let Some(connection) = self.connections.get(&number) else {
             return;
         };
+        let turn = turn as usize;
+        let to = *connection.address.rail(turn);
+        self.greet(number, turn % self.rails.len(), &to);
+    }
+
+    /// Says who this is and whom it heard, from a rail to one of the peer's.
+    pub(super) fn greet(&mut self, number: u32, rail: usize, to: &RailAddress) {
+        let address = self.address();
+        let Some(connection) = self.connections.get(&number) else {
+            return;
+        };
+        let streams = connection.offers();
+        if streams.is_empty() {
+            // That would be a refusal.
+            return;
+        }
         let greeting = Greeting {
             to: connection.id,
             secret: connection.secret,
             from: self.id,
             attempt: connection.attempt,
-            greeter: self.greeter.number(),
+            address,
+            via: rail as u8,
             answer_secret: self.secret,
             ready: connection.is_ready(),
             heard: connection.heard,
             packet_bytes: self.settings.packet_bytes,
-            streams: connection
-                .streams
-                .iter()
-                .flatten()
-                .map(|stream| (stream.pair.as_remote(), stream.rail as u8))
-                .collect(),
+            streams,
             hello: self.hello.clone(),
         };
-        let (to, bytes) = (connection.address, greeting.to_bytes());
-        let sent = self.greeter.send(&self.rails[0], &to, &bytes);
+        let sent = self.rails[rail].greet(to, &greeting.to_bytes());
         let connection = self.connections.get_mut(&number);
         if let Some(Stage::Greeting { unsent, .. }) = connection.map(|it| &mut it.stage) {
             *unsent = sent.err();
@@ -194,13 +213,14 @@ impl Fabric {
     }
 
     /// Says that nothing comes of the peer's attempt, and why.
-    fn refuse(&mut self, greeting: &Greeting, to: &FabricAddress, why: &str) {
+    fn refuse(&mut self, greeting: &Greeting, rail: usize, why: &str) {
         let refusal = Greeting {
             to: greeting.from,
             secret: greeting.answer_secret,
             from: self.id,
             attempt: self.next_attempt(),
-            greeter: self.greeter.number(),
+            address: self.address(),
+            via: rail as u8,
             answer_secret: self.secret,
             ready: false,
             heard: greeting.attempt,
@@ -208,7 +228,7 @@ impl Fabric {
             streams: Vec::new(),
             hello: why.bytes().take(HELLO).collect(),
         };
-        let sent = self.greeter.send(&self.rails[0], to, &refusal.to_bytes());
+        let sent = self.rails[rail].greet(greeting.sender(), &refusal.to_bytes());
         if let Err(error) = sent {
             tracing::debug!("a refusal was not sent: {error}");
         }
@@ -231,29 +251,25 @@ impl Fabric {
         self.end(connection, why);
     }
 
-    /// A request of the datagram queue is over.
-    pub(super) fn datagram_completed(&mut self, completion: &Completion) {
+    /// A request of a rail's datagram queue is over.
+    pub(super) fn datagram_completed(&mut self, rail: usize, completion: &Completion) {
         let mut bytes = core::mem::take(&mut self.scratch);
-        self.greeter.completed(completion, &mut bytes);
+        self.rails[rail].greeter.completed(completion, &mut bytes);
         if let Some(greeting) = Greeting::from_bytes(&bytes) {
-            self.greeted(&greeting);
+            self.greeted(&greeting, rail);
         }
         self.scratch = bytes;
     }
 
     /// A greeting came. Anybody can send one, so nothing is believed without the secret.
-    fn greeted(&mut self, greeting: &Greeting) {
+    fn greeted(&mut self, greeting: &Greeting, rail: usize) {
         let stranger = greeting.to != self.id || greeting.secret != self.secret;
         if stranger || greeting.from == self.id || greeting.attempt == 0 {
             return;
         }
-        let Some((first, _)) = greeting.streams.first() else {
+        if greeting.streams.is_empty() {
             return self.refused(greeting);
-        };
-        let from = FabricAddress {
-            port: first.address,
-            greeter: greeting.greeter,
-        };
+        }
         if let Some(known) = self.known.get(&greeting.from).copied() {
             let connection = self.connections.get(&known.connection);
             let heard = connection.map_or(0, |connection| connection.heard);
@@ -262,7 +278,7 @@ impl Fabric {
             if is_late {
                 // One that lives is greeted itself, and the peer learns by that.
                 if connection.is_none() {
-                    self.refuse(greeting, &from, "this attempt to connect is over");
+                    self.refuse(greeting, rail, "this attempt to connect is over");
                 }
                 return;
             }
@@ -270,25 +286,26 @@ impl Fabric {
                 self.begins_anew(known.connection);
             }
         }
-        let number = match self.enter(&from, greeting.from, greeting.answer_secret) {
+        let number = match self.enter(&greeting.address, greeting.from, greeting.answer_secret) {
             Ok(number) => number,
             Err(error) => {
                 tracing::warn!("peer {:#x} is refused: {error}", greeting.from);
-                return self.refuse(greeting, &from, &error.to_string());
+                return self.refuse(greeting, rail, &error.to_string());
             }
         };
         match self.hear(number, greeting) {
-            Ok(taken) if taken && greeting.ready => {}
-            Ok(_) => self.greet(number),
+            Ok(true) => {}
+            Ok(false) => self.greet(number, rail, greeting.sender()),
             Err(why) => {
-                self.refuse(greeting, &from, &why);
+                self.refuse(greeting, rail, &why);
                 self.end(number, ConnectionFailure::Local(why));
             }
         }
     }
 
     /// Takes in what a greeting says: connects the queue pairs at the first one, and is ready when
-    /// the peer has heard this side. False if it was said to an attempt that is over.
+    /// the peer has heard this side. True if the peer knows all of this side, so that no answer is
+    /// needed.
     fn hear(&mut self, number: u32, greeting: &Greeting) -> Result<bool, String> {
         let Some(connection) = self.connections.get_mut(&number) else {
             return Ok(true);
@@ -298,6 +315,8 @@ impl Fabric {
         if greeting.heard != 0 && greeting.heard != connection.attempt {
             return Ok(false);
         }
+        // A port may have another address when it comes back.
+        connection.address = greeting.address;
         if connection.heard == 0 {
             if greeting.streams.len() != connection.streams.len() {
                 // It greets on until its time is over; no queue pairs are made for that again.
@@ -308,13 +327,13 @@ impl Fabric {
                     connection.streams.len()
                 ));
             }
-            for (stream, (remote, rail)) in connection.streams.iter_mut().zip(&greeting.streams) {
+            for (stream, offer) in connection.streams.iter_mut().zip(&greeting.streams) {
                 let Some(stream) = stream else { continue };
-                stream.rail_there = usize::from(*rail).min(RAILS - 1);
+                stream.rail_there = offer.rail.into();
                 if stream.pair.state() == QueuePairState::Initialised {
                     stream
                         .pair
-                        .connect(remote)
+                        .connect(&offer.pair)
                         .map_err(|error| error.to_string())?;
                 }
             }
@@ -326,7 +345,7 @@ impl Fabric {
         if was_heard {
             self.becomes_ready(number);
         }
-        Ok(true)
+        Ok(greeting.ready & self.hear_streams(number, &greeting.streams))
     }
 
     /// The peer knows this side, by its greeting or by a packet. True if that is news.
@@ -349,7 +368,7 @@ impl Fabric {
     }
 }
 
-/// Whether an attempt came after another one.
-fn is_after(attempt: u32, other: u32) -> bool {
+/// Whether an attempt, or a round, came after another one.
+pub(super) fn is_after(attempt: u32, other: u32) -> bool {
     attempt != other && attempt.wrapping_sub(other) <= u32::MAX / 2
 }

@@ -1,24 +1,65 @@
-//! A stream breaks: the others take over what it had. The last one breaks: the peer is lost.
+//! A stream breaks: the others take over what it had, or it waits until there is one again. The
+//! peer is lost if it is reached by none.
 
+use core::fmt;
 use std::collections::VecDeque;
 
 use super::ConnectionFailure;
-use super::connection::Posted;
+use super::connection::{Connection, Posted};
 use super::sending::work_id;
 use super::{Event, Fabric};
 use crate::objects::{SendKind, SendWork};
 
+/// Times that the last stream may break by requests before any request succeeds.
+const IN_VAIN: u32 = 8;
+
+/// Why a stream broke.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The peer is not reached by it.
+    Way(String),
+    /// By a request, here or at the peer, which is there.
+    Request(String),
+    /// The peer makes it anew.
+    Peer,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Way(why) | Self::Request(why) => f.write_str(why),
+            Self::Peer => f.write_str("the peer makes it anew"),
+        }
+    }
+}
+
+impl Connection {
+    /// Whether the connection goes on without streams until one is made anew.
+    fn outlasts(&mut self, fault: &Fault) -> bool {
+        match fault {
+            Fault::Way(_) => false,
+            Fault::Request(_) => {
+                self.in_vain += 1;
+                self.in_vain <= IN_VAIN
+            }
+            Fault::Peer => true,
+        }
+    }
+}
+
 impl Fabric {
     /// A stream has failed. Its queue pair is destroyed, so that no adapter touches the memory of
-    /// its requests any more, and they go to another stream: packets carry sequence numbers, so
-    /// that one which arrived before is not read twice, and transfers may be repeated.
-    pub(super) fn stream_failed(&mut self, number: u32, place: usize, why: &str) {
+    /// its requests any more, and they go to another stream, or wait until there is one: packets
+    /// carry sequence numbers, so that one which arrived before is not read twice, and transfers
+    /// may be repeated.
+    pub(super) fn stream_failed(&mut self, number: u32, place: usize, fault: Fault) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
         let Some(stream) = connection.streams.get_mut(place).and_then(Option::take) else {
             return;
         };
+        let (rail, rail_there) = (stream.rail, stream.rail_there);
         let posted = self.take_down(stream);
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
@@ -26,21 +67,19 @@ impl Fabric {
         // Whether slots were written is not known, so the ring is not used again.
         connection.ring_out = None;
         let left = connection.live_streams();
-        if left == 0 || !connection.is_ready() {
+        if !connection.is_ready() || left == 0 && !connection.outlasts(&fault) {
             self.put_back(posted);
-            self.end(number, ConnectionFailure::Lost(why.to_owned()));
+            self.end(number, ConnectionFailure::Lost(fault.to_string()));
             return;
         }
-        tracing::warn!(
-            "stream {place} to peer {:#x} failed ({why}); {left} left take over",
-            connection.id
-        );
+        let id = connection.id;
+        tracing::warn!("stream {place} to peer {id:#x} failed ({fault}); {left} left take over");
         let mut packets = Vec::new();
         for (_, posted) in posted {
             match posted {
                 Posted::Packet { buffer, len } => packets.push((buffer, len)),
                 Posted::Part(part) => connection.waiting.push_front(part),
-                Posted::Inline | Posted::Ping => {}
+                Posted::Ping => {}
             }
         }
         self.counts.moved += packets.len() as u64;
@@ -48,6 +87,10 @@ impl Fabric {
             // Entries may be short: what does not fit fails the next stream in turn, so they wait
             // for room in order.
             self.repost_packet(number, buffer, len);
+        }
+        self.begin_mend(number, place, rail, rail_there);
+        if !matches!(fault, Fault::Peer) {
+            self.mend(number, place);
         }
         self.post_parts(number);
     }
@@ -78,6 +121,14 @@ impl Fabric {
         }
     }
 
+    /// There is room again: what waits for it goes.
+    pub(super) fn go_on(&mut self, number: u32) {
+        self.post_again(number);
+        self.flush(number);
+        self.answer_pause(number);
+        self.post_parts(number);
+    }
+
     /// Posts packets that wait to go a second time.
     pub(super) fn post_again(&mut self, number: u32) {
         while let Some(connection) = self.connections.get_mut(&number) {
@@ -102,8 +153,9 @@ impl Fabric {
                 }
             }
         }
+        self.rails[rail].is_broken = true;
         for (number, place) in there {
-            self.stream_failed(number, place, why);
+            self.stream_failed(number, place, Fault::Way(why.to_owned()));
         }
     }
 
@@ -119,7 +171,8 @@ impl Fabric {
         if let Some(known) = self.known.get_mut(&over.id).filter(|_| over.heard != 0) {
             known.over = over.heard;
         }
-        for stream in over.streams.into_iter().flatten() {
+        let mends = over.mends.into_iter().map(|mend| mend.stream);
+        for stream in over.streams.into_iter().chain(mends).flatten() {
             let posted = self.take_down(stream);
             self.put_back(posted);
         }
@@ -170,7 +223,7 @@ impl Fabric {
         let result = unsafe { stream.pair.post(&work) };
         stream.account(true, Posted::Ping);
         if let Err(error) = result {
-            self.stream_failed(number, place, &error.to_string());
+            self.stream_failed(number, place, Fault::Request(error.to_string()));
         }
     }
 }

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use super::FabricAddress;
+use super::RailAddress;
 use super::greeting::{LONGEST, longest};
-use super::rail::Rail;
 use crate::VerbsError;
 use crate::objects::{
     Access, AddressHandle, Bytes, Completion, CompletionQueue, DatagramQueue, GRH_BYTES,
-    LocalSlice, MemoryRegion, ProtectionDomain, WorkKind, WorkStatus,
+    LocalSlice, MemoryRegion, Port, ProtectionDomain, WorkKind, WorkStatus,
 };
 
 /// Requests of the datagram queue have this bit in their number.
@@ -36,28 +35,35 @@ pub(super) struct Greeter {
 }
 
 impl Greeter {
-    pub(super) fn new(rail: &Rail, streams: u8) -> Result<Self, VerbsError> {
-        let (needed, most) = (longest(streams.into()), rail.port.datagram_bytes());
+    /// A queue at this port. Endpoints of so many rails and streams say how many bytes their
+    /// greetings have.
+    pub(super) fn new(
+        domain: &Arc<ProtectionDomain>,
+        completions: &Arc<CompletionQueue>,
+        port: &Port,
+        (rails, streams): (usize, u8),
+    ) -> Result<Self, VerbsError> {
+        let (needed, most) = (longest(rails, streams.into()), port.datagram_bytes());
         if needed > most {
             return Err(VerbsError::Setting {
-                device: rail.domain.context().name().to_owned(),
-                port: rail.port.number(),
+                device: domain.context().name().to_owned(),
+                port: port.number(),
                 why: format!(
                     "carries datagrams of {most} bytes, and greetings for {streams} streams \
                      (LIMIC_VERBS_STREAMS) have {needed}"
                 ),
             });
         }
-        let queue = DatagramQueue::new(&rail.domain, &rail.queue, &rail.port, SLOTS)?;
+        let queue = DatagramQueue::new(domain, completions, port, SLOTS)?;
         // Receives first, sends behind them.
         let bytes = Bytes::zeroed(2 * SLOTS as usize * SLOT_BYTES)?;
         let greeter = Self {
             queue,
-            memory: MemoryRegion::new(&rail.domain, bytes, Access::LOCAL)?,
+            memory: MemoryRegion::new(domain, bytes, Access::LOCAL)?,
             ways: (0..SLOTS).map(|_| None).collect(),
             free: (0..SLOTS).rev().collect(),
-            domain: Arc::clone(&rail.domain),
-            _completions: Arc::clone(&rail.queue),
+            domain: Arc::clone(domain),
+            _completions: Arc::clone(completions),
         };
         for slot in 0..SLOTS {
             greeter.post_receive(slot)?;
@@ -81,15 +87,15 @@ impl Greeter {
     /// Sends a datagram if there is a slot; a lost one is repeated by the clock.
     pub(super) fn send(
         &mut self,
-        rail: &Rail,
-        to: &FabricAddress,
+        port: &Port,
+        to: &RailAddress,
         bytes: &[u8],
     ) -> Result<(), VerbsError> {
         let Some(&slot) = self.free.last() else {
             return Ok(());
         };
         let at = (SLOTS + slot) as usize * SLOT_BYTES;
-        let way = AddressHandle::new(&self.domain, &rail.port, &to.port)?;
+        let way = AddressHandle::new(&self.domain, port, &to.port)?;
         self.memory.memory_mut().write(at, bytes);
         let slice = LocalSlice::of(self.memory.registration(), at, bytes.len());
         let Some(slice) = slice else { return Ok(()) };

@@ -10,11 +10,16 @@
 //! greeting(heard: yes, ready) ------------>  ready; a first packet of A says the same
 //! ```
 //!
+//! With two rails the first greetings go over each in turn, and an answer goes the way that the
+//! greeting came. Streams of a connection that is ready are made anew by greetings too (`mending`).
+//!
 //! It makes no difference who begins, or whether both do at once. A datagram may get lost: who has
 //! not been heard repeats its greeting, less and less often, until the time for it is over. Every
 //! greeting is answered but one that says 'ready', so it ends. A greeting without streams is a
 //! refusal: nothing comes of the attempt that was heard. It says why, and is not answered.
 
+use super::address::{FabricAddress, RailAddress};
+use super::rail::RAILS;
 use crate::objects::{Gid, PortAddress, RemoteQueuePair};
 
 /// Most streams of a connection.
@@ -24,16 +29,34 @@ pub(super) const STREAMS: usize = 8;
 pub const HELLO: usize = 128;
 
 const MAGIC: [u8; 4] = *b"lmgr";
-const VERSION: u8 = 2;
-const FIXED: usize = 56;
-const STREAM: usize = 27;
+const VERSION: u8 = 3;
+const FIXED: usize = 52;
+const RAIL: usize = 21;
+const STREAM: usize = 13;
 
 /// Bytes of the longest greeting.
-pub(super) const LONGEST: usize = longest(STREAMS);
+pub(super) const LONGEST: usize = longest(RAILS, STREAMS);
 
-/// Bytes of the longest greeting with so many streams.
-pub(super) const fn longest(streams: usize) -> usize {
-    FIXED + streams * STREAM + HELLO
+/// Bytes of the longest greeting with so many rails and streams.
+pub(super) const fn longest(rails: usize, streams: usize) -> usize {
+    FIXED + rails * RAIL + streams * STREAM + HELLO
+}
+
+/// One of an endpoint's streams, as it tells a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Offer {
+    /// Which of the connection's streams, less than [`STREAMS`].
+    pub(super) place: u8,
+    /// The endpoint's rail that it is on.
+    pub(super) rail: u8,
+    /// How often the stream of this place was made anew.
+    pub(super) round: u32,
+    /// Its queue pair is connected to the peer's of this round.
+    pub(super) is_connected: bool,
+    /// It is used: that of the peer is connected too.
+    pub(super) is_used: bool,
+    /// The queue pair.
+    pub(super) pair: RemoteQueuePair,
 }
 
 /// What one endpoint tells another about itself.
@@ -49,21 +72,32 @@ pub(super) struct Greeting {
     pub(super) answer_secret: u64,
     /// Which of its connections: an endpoint that connects anew after a failure counts up.
     pub(super) attempt: u32,
-    /// Number of the queue that takes greetings there.
-    pub(super) greeter: u32,
+    /// Where it is reached.
+    pub(super) address: FabricAddress,
+    /// The rail that this leaves by, where the answer is expected.
+    pub(super) via: u8,
     /// The attempt of the other side that was heard; 0 for none.
     pub(super) heard: u32,
     /// It has been heard and may send.
     pub(super) ready: bool,
     /// Bytes of the largest packet that it takes.
     pub(super) packet_bytes: u32,
-    /// Its queue pairs for this connection, each with its rail there; none in a refusal.
-    pub(super) streams: Vec<(RemoteQueuePair, u8)>,
+    /// Its streams of this connection; none in a refusal.
+    pub(super) streams: Vec<Offer>,
     /// For the layer above; of a refusal, why.
     pub(super) hello: Vec<u8>,
 }
 
+/// In the byte of a stream's place, which stands above that of its rail.
+const CONNECTED: u8 = 0x40;
+const USED: u8 = 0x80;
+
 impl Greeting {
+    /// The rail that it has left by.
+    pub(super) fn sender(&self) -> &RailAddress {
+        self.address.rail(self.via.into())
+    }
+
     /// As it travels.
     #[must_use]
     pub(super) fn to_bytes(&self) -> Vec<u8> {
@@ -71,19 +105,26 @@ impl Greeting {
         out.extend(MAGIC);
         out.push(VERSION);
         out.push(self.streams.len() as u8 | u8::from(self.ready) << 7);
-        out.extend((self.hello.len() as u16).to_le_bytes());
+        out.push(self.hello.len() as u8);
+        out.push(self.address.rails().count() as u8 | self.via << 4);
         for word in [self.to, self.secret, self.from, self.answer_secret] {
             out.extend(word.to_le_bytes());
         }
-        for word in [self.attempt, self.heard, self.packet_bytes, self.greeter] {
+        for word in [self.attempt, self.heard, self.packet_bytes] {
             out.extend(word.to_le_bytes());
         }
-        for (stream, rail) in &self.streams {
-            out.extend(stream.address.gid.0);
-            out.extend(stream.address.lid.to_le_bytes());
-            out.extend(&stream.number.to_le_bytes()[..3]);
-            out.extend(&stream.first_packet.to_le_bytes()[..3]);
-            out.extend([stream.reads, stream.mtu, *rail]);
+        for rail in self.address.rails() {
+            out.extend(rail.port.gid.0);
+            out.extend(rail.port.lid.to_le_bytes());
+            out.extend(&rail.greeter.to_le_bytes()[..3]);
+        }
+        for stream in &self.streams {
+            let flags = u8::from(stream.is_connected) * CONNECTED + u8::from(stream.is_used) * USED;
+            out.extend(&stream.pair.number.to_le_bytes()[..3]);
+            out.extend(&stream.pair.first_packet.to_le_bytes()[..3]);
+            out.extend([stream.pair.reads, stream.pair.mtu]);
+            out.push(stream.rail | stream.place << 2 | flags);
+            out.extend(stream.round.to_le_bytes());
         }
         out.extend(&self.hello);
         out
@@ -105,27 +146,50 @@ impl Greeting {
             u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]])
         };
         let count = usize::from(fixed[5] & 0x7f);
-        let hello = usize::from(u16::from_le_bytes([fixed[6], fixed[7]]));
-        if count > STREAMS || hello > HELLO {
+        let hello = usize::from(fixed[6]);
+        let (rails, via) = (usize::from(fixed[7] & 0xf), fixed[7] >> 4);
+        if count > STREAMS || hello > HELLO || rails > RAILS || usize::from(via) >= rails {
             return None;
         }
+        let mut next_rail = || {
+            let (bytes, left) = rest.split_first_chunk::<RAIL>()?;
+            rest = left;
+            let mut gid = [0; 16];
+            gid.copy_from_slice(&bytes[..16]);
+            Some(RailAddress {
+                port: PortAddress {
+                    gid: Gid(gid),
+                    lid: u16::from_le_bytes([bytes[16], bytes[17]]),
+                },
+                greeter: u32::from_le_bytes([bytes[18], bytes[19], bytes[20], 0]),
+            })
+        };
+        let first = next_rail()?;
+        let second = match rails {
+            1 => None,
+            _ => Some(next_rail()?),
+        };
+        let address = FabricAddress { first, second };
         let mut streams = Vec::with_capacity(count);
         for _ in 0..count {
             let (bytes, left) = rest.split_first_chunk::<STREAM>()?;
             rest = left;
-            let mut gid = [0; 16];
-            gid.copy_from_slice(&bytes[..16]);
+            let rail = bytes[8] & 3;
             let pair = RemoteQueuePair {
-                address: PortAddress {
-                    gid: Gid(gid),
-                    lid: u16::from_le_bytes([bytes[16], bytes[17]]),
-                },
-                number: u32::from_le_bytes([bytes[18], bytes[19], bytes[20], 0]),
-                first_packet: u32::from_le_bytes([bytes[21], bytes[22], bytes[23], 0]),
-                reads: bytes[24],
-                mtu: bytes[25],
+                address: address.rails().nth(rail.into())?.port,
+                number: u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 0]),
+                first_packet: u32::from_le_bytes([bytes[3], bytes[4], bytes[5], 0]),
+                reads: bytes[6],
+                mtu: bytes[7],
             };
-            streams.push((pair, bytes[26]));
+            streams.push(Offer {
+                place: bytes[8] >> 2 & 7,
+                rail,
+                round: u32::from_le_bytes([bytes[9], bytes[10], bytes[11], bytes[12]]),
+                is_connected: bytes[8] & CONNECTED != 0,
+                is_used: bytes[8] & USED != 0,
+                pair,
+            });
         }
         // An adapter may have padded the datagram; what is behind the hello is not looked at.
         let hello = rest.get(..hello)?.to_vec();
@@ -138,7 +202,8 @@ impl Greeting {
             attempt: half(40),
             heard: half(44),
             packet_bytes: half(48),
-            greeter: half(52) & 0xff_ffff,
+            address,
+            via,
             streams,
             hello,
         })
@@ -162,26 +227,21 @@ mod tests {
 
     use super::*;
 
+    fn rail() -> impl Strategy<Value = RailAddress> {
+        (any::<[u8; 16]>(), any::<u16>(), 0..1_u32 << 24).prop_map(|(gid, lid, greeter)| {
+            RailAddress {
+                port: PortAddress { gid: Gid(gid), lid },
+                greeter,
+            }
+        })
+    }
+
     fn greeting() -> impl Strategy<Value = Greeting> {
-        let stream = (
-            any::<[u8; 16]>(),
-            any::<u16>(),
-            0..1_u32 << 24,
-            any::<[u8; 3]>(),
-        )
-            .prop_map(|(gid, lid, number, [reads, mtu, rail])| {
-                let pair = RemoteQueuePair {
-                    address: PortAddress { gid: Gid(gid), lid },
-                    number,
-                    first_packet: number ^ 0x55,
-                    reads,
-                    mtu,
-                };
-                (pair, rail)
-            });
+        let stream = (any::<[u8; 5]>(), any::<u32>(), 0..1_u32 << 24);
         (
             any::<[u64; 4]>(),
             any::<[u32; 3]>(),
+            (rail(), proptest::option::of(rail())),
             proptest::collection::vec(stream, 0..=STREAMS),
             proptest::collection::vec(any::<u8>(), 0..=HELLO),
         )
@@ -189,9 +249,30 @@ mod tests {
                 |(
                     [to, secret, from, answer_secret],
                     [attempt, heard, packet_bytes],
+                    (first, second),
                     streams,
                     hello,
                 )| {
+                    let address = FabricAddress { first, second };
+                    let rails = address.rails().count();
+                    let offer =
+                        |([place, rail, flags, reads, mtu], round, number): ([u8; 5], u32, u32)| {
+                            let rail = rail % rails as u8;
+                            Offer {
+                                place: place % 8,
+                                rail,
+                                round,
+                                is_connected: flags & 1 != 0,
+                                is_used: flags & 2 != 0,
+                                pair: RemoteQueuePair {
+                                    address: address.rail(rail.into()).port,
+                                    number,
+                                    first_packet: number ^ 0x55,
+                                    reads,
+                                    mtu,
+                                },
+                            }
+                        };
                     Greeting {
                         to,
                         secret,
@@ -201,8 +282,9 @@ mod tests {
                         attempt,
                         heard,
                         packet_bytes,
-                        greeter: attempt & 0xff_ffff,
-                        streams,
+                        address,
+                        via: attempt as u8 % rails as u8,
+                        streams: streams.into_iter().map(offer).collect(),
                         hello,
                     }
                 },

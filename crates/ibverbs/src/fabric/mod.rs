@@ -8,8 +8,8 @@
 //! - `lending`: rings are lent to peers that talk a lot, and pause while this endpoint sleeps;
 //! - `receiving`: packets come out in order, whatever way they took;
 //! - `transfer`: RDMA reads and writes, cut into parts and dealt out to the streams;
-//! - `failing`: a stream breaks and the others take over what it had; or the last one does, and the
-//!   peer is lost;
+//! - `failing`: a stream breaks, and the others take over what it had; or the peer is lost;
+//! - `mending`: a stream that broke is made anew;
 //! - `draining`: what a queue pair has received is kept when it ends.
 //!
 //! There are no timers, and no threads move anything: everything moves in [`Fabric::poll`]. One
@@ -25,6 +25,7 @@ mod failing;
 mod greeter;
 mod greeting;
 mod lending;
+mod mending;
 mod rail;
 mod receives;
 mod receiving;
@@ -41,7 +42,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-pub use address::{FABRIC_ADDRESS_LEN, FabricAddress};
+pub use address::{FabricAddress, LONGEST_ADDRESS, RailAddress};
 pub use greeting::HELLO;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -55,7 +56,6 @@ pub use spread::Spread;
 
 use self::cache::Cache;
 use self::connection::{Connection, Known};
-use self::greeter::Greeter;
 use self::rail::Rail;
 use self::spread::Packets;
 use self::transfer::Transfers;
@@ -81,7 +81,6 @@ pub struct Fabric {
     next_number: u32,
     /// Attempts to connect that were begun.
     attempts: u32,
-    greeter: Greeter,
     packets: Packets,
     /// Connections with a packet that is being filled, and had no time for that.
     open_packets: u32,
@@ -98,8 +97,8 @@ pub struct Fabric {
     events: VecDeque<Event>,
     /// Packets that came, in the order of coming: rail and buffer.
     arrived: VecDeque<Arrived>,
-    /// Completions that were taken off a queue, but for those of packets.
-    taken: VecDeque<Completion>,
+    /// Completions that were taken off the queue of a rail, but for those of packets.
+    taken: VecDeque<(usize, Completion)>,
     /// Packets that came before their turn, and whose turn it is now.
     late: VecDeque<(u32, Vec<u8>)>,
     /// Connections whose peers write into a ring here.
@@ -141,12 +140,10 @@ impl Fabric {
         assert!(settings.check().is_ok() && hello.len() <= HELLO, "checked");
         let rails = rail::open_all(&settings)?;
         let packets = Packets::new(&rails, settings.packets, settings.packet_bytes)?;
-        let greeter = Greeter::new(&rails[0], settings.streams)?;
         Ok(Self {
             connections: BTreeMap::new(),
             next_number: 0,
             attempts: 0,
-            greeter,
             packets,
             open_packets: 0,
             transfers: Transfers::default(),
@@ -175,8 +172,8 @@ impl Fabric {
     #[must_use]
     pub fn address(&self) -> FabricAddress {
         FabricAddress {
-            port: self.rails[0].port.address(),
-            greeter: self.greeter.number(),
+            first: self.rails[0].address(),
+            second: self.rails.get(1).map(Rail::address),
         }
     }
 
@@ -357,6 +354,13 @@ impl Fabric {
             open.had_time = true;
         }
         self.open_packets = 0;
+    }
+
+    /// Streams of a connection that are in use.
+    #[must_use]
+    pub fn live_streams(&self, connection: ConnectionId) -> usize {
+        let connection = self.connections.get(&connection.0);
+        connection.map_or(0, |connection| connection.live_streams())
     }
 
     /// Whether a connection is ready: messages go at once, as far as there is room.

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::FabricSettings;
-use super::greeter::DATAGRAMS;
+use super::RailAddress;
+use super::greeter::{DATAGRAMS, Greeter};
 use super::receives::Receives;
 use crate::VerbsError;
 use crate::objects::{
@@ -24,6 +25,7 @@ const MOST_COMPLETIONS: u32 = 65_536;
 
 #[derive(Debug)]
 pub(super) struct Rail {
+    pub(super) greeter: Greeter,
     pub(super) receives: Receives,
     pub(super) queue: Arc<CompletionQueue>,
     pub(super) notifier: Arc<Notifier>,
@@ -32,6 +34,8 @@ pub(super) struct Rail {
     inline_bytes: u32,
     /// Room in the completion queue.
     completions: u32,
+    /// It takes and gives nothing any more.
+    pub(super) is_broken: bool,
     /// Queue pairs that have said that they take no receive any more.
     pub(super) finished: HashSet<u32>,
     /// Whether they say so.
@@ -62,7 +66,9 @@ impl Rail {
             entries = MOST_COMPLETIONS.min(context.limits().completions);
             queue = CompletionQueue::new(&context, entries, Some(&notifier))?;
         }
+        let counts = (settings.devices.len().max(1), settings.streams);
         Ok(Self {
+            greeter: Greeter::new(&domain, &queue, &port, counts)?,
             receives: Receives::new(&domain, settings)?,
             queue,
             notifier,
@@ -70,9 +76,33 @@ impl Rail {
             domain,
             inline_bytes: INLINE,
             completions: entries,
+            is_broken: false,
             finished: HashSet::new(),
             tells_ends: true,
         })
+    }
+
+    /// Where peers reach it.
+    pub(super) fn address(&self) -> RailAddress {
+        RailAddress {
+            port: self.port.address(),
+            greeter: self.greeter.number(),
+        }
+    }
+
+    /// The port as it is now, which may have been down since, and come back with another address.
+    ///
+    /// # Errors
+    /// It cannot be used.
+    pub(super) fn renew_port(&mut self, settings: &FabricSettings) -> Result<(), VerbsError> {
+        let context = self.domain.context();
+        self.port = context.port(self.port.number(), &settings.port)?;
+        Ok(())
+    }
+
+    /// Sends a datagram to the greeter of another rail.
+    pub(super) fn greet(&mut self, to: &RailAddress, bytes: &[u8]) -> Result<(), VerbsError> {
+        self.greeter.send(&self.port, to, bytes)
     }
 
     /// Has room for the completions of so many queue pairs, all of whose work may end before the

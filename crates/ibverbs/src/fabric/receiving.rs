@@ -1,6 +1,7 @@
 //! Packets come out in the order of the connection, whatever way they took.
 
-use super::connection::{Posted, Stream};
+use super::connection::Posted;
+use super::failing::Fault;
 use super::greeter::DATAGRAM;
 use super::receives::RECEIVE;
 use super::ring::{Pause, Slot};
@@ -22,8 +23,8 @@ impl Fabric {
                 Err(error) => self.rail_failed(rail, &error.to_string()),
             }
         }
-        while let Some(completion) = self.taken.pop_front() {
-            self.completed(&completion);
+        while let Some((rail, completion)) = self.taken.pop_front() {
+            self.completed(rail, &completion);
         }
         any
     }
@@ -35,7 +36,7 @@ impl Fabric {
         let (taken, arrived, by_pair) = (&mut self.taken, &mut self.arrived, &self.by_pair);
         self.rails[rail].queue.poll(|completion| {
             if completion.id & RECEIVE == 0 {
-                taken.push_back(completion);
+                taken.push_back((rail, completion));
                 return;
             }
             let connection = by_pair.get(&(rail, completion.queue_pair)).copied();
@@ -48,9 +49,9 @@ impl Fabric {
         })
     }
 
-    fn completed(&mut self, completion: &Completion) {
+    fn completed(&mut self, rail: usize, completion: &Completion) {
         if completion.id & DATAGRAM != 0 {
-            self.datagram_completed(completion);
+            self.datagram_completed(rail, completion);
             return;
         }
         let number = (completion.id >> 32) as u32;
@@ -76,20 +77,18 @@ impl Fabric {
             match posted {
                 Posted::Packet { buffer, .. } => self.packets.put_back(buffer),
                 Posted::Part(part) => over.push(part),
-                Posted::Inline | Posted::Ping => {}
+                Posted::Ping => {}
             }
             if first == serial {
                 break;
             }
         }
         connection.heard_at = self.looked_at;
+        connection.in_vain = 0;
         for part in over {
             self.part_over(part, Ok(()));
         }
-        self.post_again(number);
-        self.flush(number);
-        self.answer_pause(number);
-        self.post_parts(number);
+        self.go_on(number);
     }
 
     fn request_failed(&mut self, number: u32, place: usize, serial: u32, status: WorkStatus) {
@@ -106,16 +105,20 @@ impl Fabric {
                 |(n, posted): &(u32, Posted)| *n == serial && matches!(posted, Posted::Part(_));
             let at = stream.posted.iter().position(refused);
             if let Some((_, Posted::Part(part))) = at.and_then(|at| stream.posted.remove(at)) {
+                connection.in_vain = 0;
                 self.part_over(part, Err(TransferError::Refused));
             }
         }
-        let why = match status {
-            WorkStatus::NoAnswer => "no answer to any repetition".to_owned(),
-            WorkStatus::Flushed => "the queue pair was flushed".to_owned(),
-            WorkStatus::RemoteAccess => "the peer's adapter refused access".to_owned(),
-            other => format!("{other:?}"),
+        let fault = match status {
+            WorkStatus::NoAnswer => Fault::Way("no answer to any repetition".to_owned()),
+            WorkStatus::NoReceive => Fault::Way("the peer has no receive".to_owned()),
+            WorkStatus::Flushed => Fault::Request("the queue pair was flushed".to_owned()),
+            WorkStatus::RemoteAccess => {
+                Fault::Request("the peer's adapter refused access".to_owned())
+            }
+            other => Fault::Request(format!("{other:?}")),
         };
-        self.stream_failed(number, place, &why);
+        self.stream_failed(number, place, fault);
     }
 
     /// Puts the messages of one packet into the inbox. False if there is none.
@@ -149,11 +152,7 @@ impl Fabric {
             let holder = receives.holder(arrived.buffer);
             let connections = &self.connections;
             let lent = receives.lend(arrived.buffer, || {
-                let mut streams = connections.get(&owner?)?.streams.iter().flatten();
-                let is_it = |stream: &&Stream| {
-                    stream.rail == arrived.rail && stream.pair.number() == holder
-                };
-                streams.find(is_it).map(|stream| &stream.pair)
+                connections.get(&owner?)?.pair(arrived.rail, holder)
             });
             if let Err(error) = lent {
                 tracing::error!("a receive buffer is lost: {error}");

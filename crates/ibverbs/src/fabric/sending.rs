@@ -1,6 +1,7 @@
 //! A message goes into a packet, and the packet to the peer.
 
 use super::connection::{OpenPacket, Posted, Stream};
+use super::failing::Fault;
 use super::spread::key_of;
 use super::{ConnectionId, Fabric, SendRefused};
 use crate::objects::{LocalSlice, RemoteMemory, SendKind, SendWork};
@@ -177,9 +178,8 @@ impl Fabric {
             .as_mut()
             .filter(|ring| ring.has_room(padded))
             .map(|ring| (ring.take(), ring.keys));
-        let is_alone = connection.live_streams() == 1;
         let Some((place, stream)) = connection.control_stream() else {
-            self.packets.put_back(buffer);
+            connection.again.push_back((buffer, len));
             return false;
         };
         // Requests without a completion keep their buffers, so peers that are spoken to in turn
@@ -204,16 +204,11 @@ impl Fabric {
         };
         let inline = slice.is_some_and(|slice| slice.len <= stream.pair.inline_bytes());
         let result = post(stream, id, kind, slice, inline, signalled);
-        // Bytes that the request took itself are needed again only if another stream can take over.
-        let posted = if inline && is_alone && result.is_ok() {
-            self.packets.put_back(buffer);
-            Posted::Inline
-        } else {
-            Posted::Packet { buffer, len }
-        };
-        stream.account(signalled, posted);
+        // Also bytes that the request took itself stay here: if its stream breaks, another one
+        // takes over.
+        stream.account(signalled, Posted::Packet { buffer, len });
         if let Err(error) = result {
-            self.stream_failed(number, place, &error.to_string());
+            self.stream_failed(number, place, Fault::Request(error.to_string()));
         }
         slot.is_some()
     }
@@ -239,7 +234,9 @@ impl Fabric {
                     .iter()
                     .flatten()
                     .all(|stream| stream.posted.is_empty());
-                let flushed = connection.open.is_none() && connection.waiting.is_empty();
+                let flushed = connection.open.is_none()
+                    && connection.again.is_empty()
+                    && connection.waiting.is_empty();
                 if connection.open.is_none() && !idle {
                     self.ping(*number);
                 }

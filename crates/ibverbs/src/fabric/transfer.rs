@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::connection::Posted;
+use super::failing::Fault;
 use super::sending::work_id;
 use super::spread::{Spread, key_of};
 use super::{ConnectionFailure, ConnectionId, Event, Fabric, RemoteRange, TransferError};
@@ -197,7 +198,7 @@ impl Fabric {
             stream.account(true, Posted::Part(part));
             self.counts.parts += 1;
             if let Err(error) = result {
-                self.stream_failed(number, place, &error.to_string());
+                self.stream_failed(number, place, Fault::Request(error.to_string()));
             }
         }
     }

@@ -103,7 +103,10 @@ pub(crate) unsafe fn ibv_query_port(
     });
     // SAFETY: room for the answer.
     let attr = unsafe { &mut *attr };
-    attr.state = ibv_port_state::IBV_PORT_ACTIVE;
+    attr.state = match net(|net| net.down) == Some(device) {
+        true => ibv_port_state::IBV_PORT_DOWN,
+        false => ibv_port_state::IBV_PORT_ACTIVE,
+    };
     attr.active_mtu = nature.mtu;
     attr.gid_tbl_len = 2;
     attr.pkey_tbl_len = 2;

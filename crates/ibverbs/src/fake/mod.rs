@@ -12,10 +12,11 @@ use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
 
 pub(crate) use devices::{
-    ibv_ack_async_event, ibv_ack_cq_events, ibv_alloc_pd, ibv_close_device, ibv_create_comp_channel, ibv_dealloc_pd,
-    ibv_destroy_comp_channel, ibv_free_device_list, ibv_get_async_event, ibv_get_cq_event, ibv_get_device_list,
-    ibv_get_device_name, ibv_open_device, ibv_query_device_ex, ibv_query_gid_ex, ibv_query_pkey,
-    ibv_query_port, ibv_req_notify_cq,
+    ibv_ack_async_event, ibv_ack_cq_events, ibv_alloc_pd, ibv_close_device,
+    ibv_create_comp_channel, ibv_dealloc_pd, ibv_destroy_comp_channel, ibv_free_device_list,
+    ibv_get_async_event, ibv_get_cq_event, ibv_get_device_list, ibv_get_device_name,
+    ibv_open_device, ibv_query_device_ex, ibv_query_gid_ex, ibv_query_pkey, ibv_query_port,
+    ibv_req_notify_cq,
 };
 pub(crate) use memory::{
     ibv_alloc_dm, ibv_free_dm, ibv_memcpy_from_dm, ibv_memcpy_to_dm, ibv_reg_dm_mr,

@@ -48,6 +48,10 @@ pub(crate) struct Net {
     pub(crate) calls: Option<usize>,
     /// The adapter that does nothing for a while.
     pub(crate) frozen: Option<usize>,
+    /// The adapter whose port is down: nothing gets through there.
+    pub(crate) down: Option<usize>,
+    /// Requests that have reached the other end, but for datagrams, by adapter.
+    pub(crate) carried: BTreeMap<usize, usize>,
 }
 
 thread_local! {
@@ -138,6 +142,11 @@ impl Net {
         if let Some(to) = request.to {
             let bytes = self.bytes_of(&request);
             let datagram = Datagram { to, bytes };
+            let is_lost = [to.0, device].map(Some).contains(&self.down);
+            if is_lost {
+                self.over(at, &request, status::IBV_WC_SUCCESS);
+                return true;
+            }
             if self.holds {
                 self.held.push(datagram);
             } else {
@@ -151,6 +160,7 @@ impl Net {
         let other = self.pairs.iter().position(|pair| {
             Some(pair.device) == there
                 && there != self.frozen
+                && ![there, Some(device)].contains(&self.down)
                 && pair.number == told.other
                 && pair.told.other == number
                 && self.device_of(&pair.told.way) == Some(device)
@@ -164,6 +174,7 @@ impl Net {
             self.pairs[at].requests.push_front(request);
             return false;
         };
+        *self.carried.entry(device).or_default() += 1;
         let mtu = self.pairs[other].told.mtu;
         if told.mtu != mtu && request.len > 128 << mtu.min(told.mtu) {
             self.fail(at, request, status::IBV_WC_REM_INV_REQ_ERR);

@@ -58,7 +58,7 @@ pub struct PortSettings {
 }
 
 /// A port that is up.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Port {
     pub(super) number: u8,
     pub(super) partition_index: u16,

@@ -369,6 +369,12 @@ impl QueuePair {
         }
     }
 
+    /// The port that it was made for.
+    #[must_use]
+    pub fn port(&self) -> &Port {
+        &self.port
+    }
+
     /// Where it is in its life.
     #[must_use]
     pub fn state(&self) -> QueuePairState {

@@ -5,7 +5,7 @@ use core::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{Side, on, pair, settle, two_streams};
-use crate::fabric::{ConnectionFailure, ConnectionId, FabricAddress, FabricSettings, RemoteRange};
+use crate::fabric::{ConnectionFailure, ConnectionId, FabricSettings, RemoteRange};
 use crate::fake::ibv_mtu::{IBV_MTU_1024, IBV_MTU_2048};
 use crate::fake::{Nature, adapters, net};
 use crate::objects::Access;
@@ -259,7 +259,7 @@ fn a_way_that_is_not_there_is_named() {
     adapters(&[Nature::PLAIN]);
     let mut a = Side::open(1, impatient("fake0"));
     let mut nowhere = a.fabric.address();
-    nowhere.port.gid.0[15] = 9;
+    nowhere.first.port.gid.0[15] = 9;
     a.fabric.connect(&nowhere, 2, 2).expect("it begins");
     for _ in 0..10 {
         wait_for_tick();
@@ -335,10 +335,8 @@ fn a_sleep_lasts_until_the_next_greeting() {
 /// An endpoint that has begun to greet a queue pair which is not there.
 fn greets_nobody(settings: FabricSettings) -> Side {
     let mut side = Side::open(1, settings);
-    let nobody = FabricAddress {
-        greeter: 99,
-        ..side.fabric.address()
-    };
+    let mut nobody = side.fabric.address();
+    nobody.first.greeter = 99;
     side.fabric.connect(&nobody, 2, 2).expect("it begins");
     side
 }
@@ -351,7 +349,7 @@ fn impatient(device: &str) -> FabricSettings {
     }
 }
 
-fn wait_for_tick() {
+pub(super) fn wait_for_tick() {
     let clock = || clock_gettime(ClockId::MonotonicCoarse);
     let tick = clock();
     while clock() == tick {

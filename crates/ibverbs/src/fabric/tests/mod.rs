@@ -3,6 +3,7 @@
 mod buffers;
 mod contact;
 mod ends;
+mod mending;
 mod ports;
 
 use core::time::Duration;

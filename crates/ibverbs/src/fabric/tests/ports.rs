@@ -113,7 +113,7 @@ fn a_port_is_refused_whose_datagrams_are_too_short_for_greetings() {
         };
         Fabric::open(settings, 1, 2, Vec::new())
     };
-    with(2).expect("they fit");
-    let error = with(3).expect_err("they do not fit");
+    with(4).expect("they fit");
+    let error = with(5).expect_err("they do not fit");
     assert!(error.to_string().contains("LIMIC_VERBS_STREAMS"), "{error}");
 }

@@ -1,0 +1,231 @@
+//! A stream that broke is made anew.
+//!
+//! The peer may not know that it broke, and it may be the only one, so both ends agree by greetings
+//! of a connection that is ready. These go over the stream's own rail: as long as nothing gets
+//! through there, nothing is sent by the stream. Each place counts its rounds. Whoever finds a
+//! stream broken begins the next round with a new queue pair, and the other end follows:
+//!
+//! ```text
+//! A                                               B
+//! round 1              ---------------------->    breaks its old one; new, connected
+//! connected, used      <----------------------    round 1, connected
+//!                      ---------------------->    used
+//! ```
+//!
+//! A greeting is answered unless it says of all streams that they are used, in this end's round.
+//! One that gets lost is repeated by the clock, for as long as the connection lives. A connection
+//! without any stream lives for the time that a first contact may take.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use super::clock::{LONGEST_PAUSE, pause};
+use super::connection::{Connection, Mend, Stream};
+use super::contact::is_after;
+use super::failing::Fault;
+use super::greeting::Offer;
+use super::{ConnectionFailure, Fabric};
+use crate::VerbsError;
+use crate::objects::QueuePairState;
+
+/// Most time until a peer is told again of a stream that is made anew, while it has others.
+const LONGEST_PAUSE_BESIDE: Duration = Duration::from_secs(5);
+
+impl Fabric {
+    /// The stream of a place is gone, and its next round begins.
+    pub(super) fn begin_mend(&mut self, number: u32, place: usize, rail: usize, there: usize) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        if self.rails[rail].is_broken {
+            return;
+        }
+        let now = Instant::now();
+        connection.rounds[place] = connection.rounds[place].wrapping_add(1);
+        connection.mends.push(Mend {
+            place,
+            rail,
+            rail_there: there,
+            stream: None,
+            since: now,
+            next: now,
+            tries: 0,
+        });
+    }
+
+    /// Makes a queue pair for a place if there is none, and tells the peer.
+    pub(super) fn mend(&mut self, number: u32, place: usize) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let is_alone = connection.live_streams() == 0;
+        let Some(mend) = connection.mend(place) else {
+            return;
+        };
+        let longest = if is_alone {
+            LONGEST_PAUSE
+        } else {
+            LONGEST_PAUSE_BESIDE
+        };
+        mend.next = Instant::now() + pause(mend.tries, longest);
+        mend.tries = mend.tries.saturating_add(1);
+        let (rail, there) = (mend.rail, mend.rail_there);
+        if let Err(error) = self.equip(number, place) {
+            return tracing::debug!("stream {place} is not made anew yet: {error}");
+        }
+        if let Some(connection) = self.connections.get(&number) {
+            let to = *connection.address.rail(there);
+            self.greet(number, rail, &to);
+        }
+    }
+
+    /// The clock: tells peers again of streams that are made anew.
+    pub(super) fn mend_again(&mut self, number: u32) {
+        let Some(connection) = self.connections.get(&number) else {
+            return;
+        };
+        let mends = connection.mends.iter();
+        let due = mends.filter(|mend| mend.next <= self.looked_at);
+        let due: Vec<usize> = due.map(|mend| mend.place).collect();
+        for place in due {
+            self.mend(number, place);
+        }
+    }
+
+    /// A place has a queue pair, of the port as it is now: it may have come back with another
+    /// address.
+    fn equip(&mut self, number: u32, place: usize) -> Result<(), VerbsError> {
+        let connection = self.connections.get_mut(&number);
+        let Some(mend) = connection.and_then(|it| it.mend(place)) else {
+            return Ok(());
+        };
+        let (rail, there) = (mend.rail, mend.rail_there);
+        self.rails[rail].renew_port(&self.settings)?;
+        let port = self.rails[rail].port;
+        let is_old = |stream: &Stream| {
+            stream.pair.state() == QueuePairState::Initialised && *stream.pair.port() != port
+        };
+        if mend.stream.as_ref().is_some_and(is_old) {
+            self.replace(number, place);
+        }
+        let Some(mend) = self.mend_of(number, place) else {
+            return Ok(());
+        };
+        if mend.stream.is_none() {
+            let stream = self.new_stream(number, rail, there)?;
+            if let Some(mend) = self.mend_of(number, place) {
+                mend.stream = Some(stream);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a queue pair down that the peer may have heard of: the next one has the next round.
+    fn replace(&mut self, number: u32, place: usize) {
+        let stream = self.mend_of(number, place).and_then(|it| it.stream.take());
+        if let Some(stream) = stream {
+            self.take_down(stream);
+        }
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.rounds[place] = connection.rounds[place].wrapping_add(1);
+        }
+    }
+
+    /// Takes in what a peer that is ready says of its streams. True if it knows all of this end's,
+    /// so that no answer is needed.
+    pub(super) fn hear_streams(&mut self, number: u32, offers: &[Offer]) -> bool {
+        let mut knows_all = true;
+        for offer in offers {
+            let connection = self.connections.get(&number).filter(|it| it.is_ready());
+            let place = usize::from(offer.place);
+            let Some(round) = connection.and_then(|it| it.rounds.get(place).copied()) else {
+                continue;
+            };
+            if is_after(offer.round, round) {
+                self.follow(number, place, offer.round);
+            }
+            if is_after(round, offer.round) {
+                knows_all = false;
+            } else if let Err(error) = self.join(number, place, offer) {
+                // The clock begins anew: at once it would be as often as the peer says it.
+                tracing::debug!("stream {place} is not connected yet: {error}");
+            } else {
+                knows_all &= offer.is_used;
+            }
+        }
+        knows_all
+    }
+
+    /// The peer has begun a round: what there is of an earlier one is of no use.
+    fn follow(&mut self, number: u32, place: usize, round: u32) {
+        self.stream_failed(number, place, Fault::Peer);
+        let connected = |mend: &Mend| {
+            let stream = mend.stream.as_ref();
+            stream.is_some_and(|stream| stream.pair.state() != QueuePairState::Initialised)
+        };
+        if self.mend_of(number, place).is_some_and(|it| connected(it)) {
+            self.replace(number, place);
+        }
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.rounds[place] = round;
+        }
+    }
+
+    /// Connects a place to the peer's queue pair of the same round, and uses it as soon as both
+    /// ends are connected.
+    fn join(&mut self, number: u32, place: usize, offer: &Offer) -> Result<(), VerbsError> {
+        self.equip(number, place)?;
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return Ok(());
+        };
+        if connection.rounds[place] != offer.round {
+            // The port has changed, and the next round has begun here.
+            return Ok(());
+        }
+        let Some(mend) = connection.mend(place) else {
+            return Ok(());
+        };
+        let Some(stream) = &mut mend.stream else {
+            return Ok(());
+        };
+        if stream.pair.state() == QueuePairState::Initialised {
+            stream.rail_there = offer.rail.into();
+            let connected = stream.pair.connect(&offer.pair);
+            mend.rail_there = offer.rail.into();
+            if let Err(error) = connected {
+                self.replace(number, place);
+                return Err(error);
+            }
+        }
+        if !offer.is_connected {
+            return Ok(());
+        }
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return Ok(());
+        };
+        let at = connection.mends.iter().position(|mend| mend.place == place);
+        let mend = at.map(|at| connection.mends.swap_remove(at));
+        connection.streams[place] = mend.and_then(|mend| mend.stream);
+        tracing::debug!("stream {place} to peer {:#x} is made anew", connection.id);
+        self.go_on(number);
+        Ok(())
+    }
+
+    fn mend_of(&mut self, number: u32, place: usize) -> Option<&mut Mend> {
+        self.connections.get_mut(&number)?.mend(place)
+    }
+
+    /// How long peers may be without any stream, and what is said of one that was for longer.
+    pub(super) fn never_mended(&self) -> ConnectionFailure {
+        ConnectionFailure::Lost(format!(
+            "no stream to it was made anew in {} ms, which LIMIC_VERBS_GREETING_MS allows",
+            self.settings.greeting.as_millis()
+        ))
+    }
+}
+
+impl Connection {
+    fn mend(&mut self, place: usize) -> Option<&mut Mend> {
+        self.mends.iter_mut().find(|mend| mend.place == place)
+    }
+}

@@ -1,0 +1,282 @@
+//! Streams that break are made anew, and what they had goes on.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use super::contact::wait_for_tick;
+use super::{Side, on, pair, settle, two_streams};
+use crate::fabric::{
+    ConnectionFailure, ConnectionId, FabricSettings, RemoteRange, Spread, TransferError,
+};
+use crate::fake::{Nature, adapters, net};
+use crate::objects::Access;
+
+/// Ticks in which what is repeated by the clock has happened.
+const TICKS: usize = 1000;
+
+/// Settles until this holds of them.
+fn settle_until(sides: &mut [&mut Side], what: &str, mut holds: impl FnMut(&[&mut Side]) -> bool) {
+    for _ in 0..TICKS {
+        settle(sides);
+        if holds(sides) {
+            return;
+        }
+        wait_for_tick();
+    }
+    panic!("{what}: never");
+}
+
+/// Memory with a registration.
+struct Memory {
+    // The registration before its memory.
+    spread: Arc<Spread>,
+    bytes: Vec<u8>,
+}
+
+impl Memory {
+    fn of(side: &Side, mut bytes: Vec<u8>) -> Self {
+        let access = Access::LOCAL | Access::REMOTE_READ;
+        // SAFETY: the bytes stay where they are until after their registration, and nobody looks
+        // at them while they are read or written.
+        let spread = unsafe {
+            side.fabric
+                .register(bytes.as_mut_ptr(), bytes.len(), access)
+        };
+        Self {
+            spread: spread.expect("registered"),
+            bytes,
+        }
+    }
+
+    fn remote(&self) -> RemoteRange {
+        RemoteRange {
+            start: self.spread.start(),
+            keys: self.spread.remote_keys(),
+        }
+    }
+}
+
+/// Memory that no peer has given.
+const NOBODYS: RemoteRange = RemoteRange {
+    start: 4096,
+    keys: u64::MAX,
+};
+
+fn read(side: &mut Side, from: ConnectionId, remote: RemoteRange, into: &Memory) {
+    let len = into.bytes.len();
+    // SAFETY: the memory is left alone until the event.
+    let begun = unsafe { side.fabric.read(from, remote, &into.spread, 0, len, 3) };
+    begun.expect("it begins");
+}
+
+/// Both say something, and both hear it.
+fn both_talk(
+    (a, there): (&mut Side, ConnectionId),
+    (b, back): (&mut Side, ConnectionId),
+    word: &[u8],
+) {
+    for (side, to) in [(&mut *a, there), (&mut *b, back)] {
+        side.say(to, word).expect("room");
+    }
+    settle(&mut [&mut *a, &mut *b]);
+    assert_eq!(a.from(there).last(), Some(&word));
+    assert_eq!(b.from(back).last(), Some(&word));
+}
+
+/// With one stream and with two, a read that is refused is an error of its own, and of nothing
+/// else.
+#[test]
+fn a_refused_read_ends_no_connection() {
+    for (streams, cleans) in [(1, false), (1, true), (2, false), (2, true)] {
+        let nature = Nature {
+            cleans,
+            lags: cleans,
+            shared_receives: if cleans { 0 } else { 4096 },
+            ..Nature::PLAIN
+        };
+        adapters(&[nature; 2]);
+        let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
+            streams,
+            stripe_bytes: 4096,
+            ..on(device)
+        });
+        let into = Memory::of(&a, vec![0; 40_000]);
+        for round in 1..20_u8 {
+            read(&mut a, there, NOBODYS, &into);
+            // Some of these are behind it, in both directions, and short enough for a request.
+            for number in 0..10 {
+                a.say(there, &[round, number]).expect("room");
+                b.say(back, &[round, number]).expect("room");
+            }
+            settle_until(&mut [&mut a, &mut b], "an answer", |sides| {
+                sides
+                    .iter()
+                    .all(|side| side.came.len() == usize::from(round) * 10)
+            });
+            assert_eq!(a.transferred, [Err(TransferError::Refused)]);
+            a.transferred.clear();
+        }
+        let all: Vec<_> = (1..20)
+            .flat_map(|round| (0..10).map(move |it| [round, it]))
+            .collect();
+        assert!(a.from(there) == all && b.from(back) == all);
+        assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
+        settle_until(&mut [&mut a, &mut b], "all streams", |sides| {
+            let live = sides[0].fabric.live_streams(there);
+            (live, sides[1].fabric.live_streams(back))
+                == (usize::from(streams), usize::from(streams))
+        });
+    }
+}
+
+/// Parts of another transfer that were behind it are carried again.
+#[test]
+fn a_refused_read_leaves_other_transfers_alone() {
+    adapters(&[Nature::PLAIN; 2]);
+    let ((mut a, there), (b, _)) = pair(|device| FabricSettings {
+        stripe_bytes: 4096,
+        ..two_streams(&[device])
+    });
+    let mut b = b;
+    let theirs: Vec<u8> = (0..100_000).map(|at| (at % 251) as u8).collect();
+    let offered = Memory::of(&b, theirs.clone());
+    let (refused, into) = (
+        Memory::of(&a, vec![0; 30_000]),
+        Memory::of(&a, vec![0; 100_000]),
+    );
+    read(&mut a, there, NOBODYS, &refused);
+    read(&mut a, there, offered.remote(), &into);
+    read(&mut a, there, NOBODYS, &refused);
+    settle_until(&mut [&mut a, &mut b], "the ends", |sides| {
+        sides[0].transferred.len() == 3
+    });
+    let is_refused = |result: &&Result<_, _>| **result == Err(TransferError::Refused);
+    assert_eq!(a.transferred.iter().filter(is_refused).count(), 2);
+    assert!(into.bytes == theirs);
+    assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
+}
+
+/// Two adapters at each end, and a port of one end goes down: either of the two. It comes back
+/// later.
+#[test]
+fn a_port_that_comes_back_is_used_again() {
+    for down in 0..4 {
+        adapters(&[Nature::PLAIN; 4]);
+        let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
+            stripe_bytes: 4096,
+            ..match device {
+                "fake0" => two_streams(&["fake0", "fake2"]),
+                _ => two_streams(&["fake1", "fake3"]),
+            }
+        });
+        let into = Memory::of(&a, vec![0; 40_000]);
+        let offered = Memory::of(&b, vec![7; 40_000]);
+        net(|net| (net.down, net.impatient) = (Some(down), true));
+        both_talk((&mut a, there), (&mut b, back), b"one is left");
+        read(&mut a, there, offered.remote(), &into);
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(a.transferred, [Ok(())]);
+        for _ in 0..3 {
+            wait_for_tick();
+            both_talk((&mut a, there), (&mut b, back), b"on");
+        }
+        assert_eq!(a.fabric.live_streams(there), 1);
+        net(|net| net.down = None);
+        settle_until(&mut [&mut a, &mut b], "both streams", |sides| {
+            let live = sides[0].fabric.live_streams(there);
+            (live, sides[1].fabric.live_streams(back)) == (2, 2)
+        });
+        net(|net| net.carried.clear());
+        both_talk((&mut a, there), (&mut b, back), b"both again");
+        read(&mut a, there, offered.remote(), &into);
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(a.transferred, [Ok(()), Ok(())]);
+        for device in [0, 2] {
+            let carried = net(|net| net.carried.get(&device).copied());
+            assert!(carried >= Some(4), "{carried:?} requests by fake{device}");
+        }
+        assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
+    }
+}
+
+/// Endpoints meet by the rail that both can use.
+#[test]
+fn a_port_that_is_down_at_first_contact_is_passed_by() {
+    for down in 0..4 {
+        adapters(&[Nature::PLAIN; 4]);
+        let mut a = Side::open(1, two_streams(&["fake0", "fake2"]));
+        let mut b = Side::open(2, two_streams(&["fake1", "fake3"]));
+        net(|net| (net.down, net.impatient) = (Some(down), true));
+        let there = a.connect(&b);
+        settle_until(&mut [&mut a, &mut b], "a connection", |sides| {
+            sides.iter().all(|side| side.connected.len() == 1)
+        });
+        let back = b.connected[0];
+        both_talk((&mut a, there), (&mut b, back), b"by one");
+        net(|net| net.down = None);
+        settle_until(&mut [&mut a, &mut b], "both streams", |sides| {
+            let live = sides[0].fabric.live_streams(there);
+            (live, sides[1].fabric.live_streams(back)) == (2, 2)
+        });
+        both_talk((&mut a, there), (&mut b, back), b"by both");
+        assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
+    }
+}
+
+/// Any of the greetings may be lost, and each may come late.
+#[test]
+fn greetings_of_a_stream_that_is_made_anew_may_be_lost() {
+    for lost in 0..3 {
+        adapters(&[Nature::PLAIN; 2]);
+        let ((mut a, there), (mut b, back)) = pair(on);
+        let into = Memory::of(&a, vec![0; 100]);
+        net(|net| net.holds = true);
+        read(&mut a, there, NOBODYS, &into);
+        let (mut count, mut late) = (0, Vec::new());
+        settle_until(&mut [&mut a, &mut b], "the stream", |sides| {
+            while net(|net| !net.held.is_empty()) {
+                count += 1;
+                if count == lost + 1 {
+                    // It comes when all is over.
+                    late.push(net(|net| net.held.remove(0)));
+                } else {
+                    net(|net| net.let_go(0));
+                }
+            }
+            sides[0].fabric.live_streams(there) == 1 && sides[1].fabric.live_streams(back) == 1
+        });
+        net(|net| {
+            net.held.extend(late);
+            net.let_all_go();
+        });
+        both_talk((&mut a, there), (&mut b, back), b"on");
+        both_talk((&mut a, there), (&mut b, back), b"and on");
+        assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
+    }
+}
+
+/// The last stream breaks, and the peer is gone before it hears of it.
+#[test]
+fn a_peer_that_makes_no_stream_anew_is_lost() {
+    adapters(&[Nature::PLAIN; 2]);
+    let ((mut a, there), (b, _)) = pair(|device| match device {
+        "fake0" => FabricSettings {
+            greeting: Duration::from_millis(200),
+            ..on(device)
+        },
+        device => on(device),
+    });
+    let into = Memory::of(&a, vec![0; 100]);
+    read(&mut a, there, NOBODYS, &into);
+    a.progress();
+    drop(b);
+    settle_until(&mut [&mut a], "the end", |sides| {
+        !sides[0].failed.is_empty()
+    });
+    let [(connection, ConnectionFailure::Lost(why))] = &a.failed[..] else {
+        panic!("{:?}", a.failed);
+    };
+    assert_eq!(*connection, there);
+    assert!(why.contains("LIMIC_VERBS_GREETING_MS"), "{why}");
+    assert_eq!(a.transferred, [Err(TransferError::Refused)]);
+}
