@@ -243,8 +243,8 @@ settings! {
 
         VerbsDevices: Verbs "LIMIC_VERBS_DEVICES" "verbs_devices",
         verbs_devices: Text = None, Or("auto", |list: &String| devices(list).is_some()),
-        "adapters, to which the queue pairs to a peer are dealt out; auto is the first with a \
-         port that is up",
+        "adapters, to which the queue pairs to a peer are dealt out; auto is the nearest to the \
+         process's CPUs with a port that is up",
         "auto, or one or two names with commas between, each NAME or NAME:PORT";
 
         VerbsRings: Verbs "LIMIC_VERBS_RINGS" "verbs_rings",

@@ -104,7 +104,7 @@ pub struct VerbsSettings {
     /// Whether messages share packets while no entry is free (`LIMIC_VERBS_COALESCE`).
     pub coalesce: bool,
     /// Devices, `NAME` or `NAME:PORT`, at most two, to which the queue pairs are dealt out
-    /// (`LIMIC_VERBS_DEVICES`). Empty: the first one with a port that is up.
+    /// (`LIMIC_VERBS_DEVICES`). Empty: the nearest one with a port that is up.
     pub devices: Vec<String>,
     /// Most peers that get a ring here to write into, 0 to 1024 (`LIMIC_VERBS_RINGS`).
     pub rings: u16,

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod cpus;
+mod device;
 #[cfg(feature = "hwloc")]
 mod hwloc;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use limic_shm::process::ValueHere;
 pub use limic_policy::Locality;
 
 pub use cpus::{CpuSet, ParseCpuSetError};
+pub use device::Nearness;
 pub use node::{UnknownNode, this_node};
 pub use own_place::{Movement, OwnPlace};
 pub use place::Place;

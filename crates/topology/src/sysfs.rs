@@ -119,7 +119,7 @@ fn total_memory(meminfo: &Path) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-fn value<T: FromStr>(path: &Path) -> Option<T> {
+pub(super) fn value<T: FromStr>(path: &Path) -> Option<T> {
     text(path)?.parse().ok()
 }
 

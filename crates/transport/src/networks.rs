@@ -1,7 +1,12 @@
 //! Which networks lead to other machines from here.
 
+#[cfg(feature = "ibverbs")]
+use std::path::Path;
+
 use limic_fabric::Limits;
 use limic_libfabric::OfiSettings;
+#[cfg(feature = "ibverbs")]
+use limic_topology::{CpuSet, Nearness};
 
 use crate::settings::{FabricUse, OfiReads, Settings};
 
@@ -41,9 +46,7 @@ pub fn networks(settings: &Settings) -> [Network; 3] {
             Err(NetworkOff::Settings(used.to_string()))
         }
     };
-    let verbs = state(used.has_verbs(), &|| {
-        verbs(settings).map(|devices| devices.join(", "))
-    });
+    let verbs = state(used.has_verbs(), &|| verbs(settings));
     let has_verbs = verbs.is_ok();
     [
         Network {
@@ -145,30 +148,67 @@ pub(crate) fn ports(settings: &Settings) -> limic_ibverbs::objects::PortSettings
     }
 }
 
-/// Names of the devices of verbs with an active port, or why there is none.
+/// The adapters that verbs have here, the nearest ones to this thread's CPUs first.
+#[cfg(feature = "ibverbs")]
+pub(crate) fn adapters() -> Result<Vec<(String, Nearness)>, limic_ibverbs::VerbsError> {
+    let cpus = CpuSet::allowed().unwrap_or_default();
+    let devices = limic_ibverbs::objects::devices()?.into_iter();
+    let mut adapters: Vec<_> = devices
+        .map(|device| {
+            let folder = Path::new("/sys/class/infiniband").join(&device.name);
+            let nearness = Nearness::of(&folder.join("device"), &cpus);
+            (device.name, nearness)
+        })
+        .collect();
+    adapters.sort_by_key(|(_, nearness)| *nearness);
+    Ok(adapters)
+}
+
+/// The adapters that verbs use, or why there is none. Where the settings name none, it is the
+/// nearest one, with the others behind it.
 ///
 /// # Errors
 /// [`NetworkOff`].
 #[cfg(feature = "ibverbs")]
-fn verbs(settings: &Settings) -> Result<Vec<String>, NetworkOff> {
-    use limic_ibverbs::objects::{Context, devices};
-    let text = |error: limic_ibverbs::VerbsError| NetworkOff::Unusable(error.to_string());
+fn verbs(settings: &Settings) -> Result<String, NetworkOff> {
+    use limic_ibverbs::objects::{Context, Device};
+    let named = settings.verbs().devices;
     let ports = ports(settings);
-    let mut usable = Vec::new();
-    let mut why = Vec::new();
-    for device in devices().map_err(text)? {
+    let (mut usable, mut why) = (Vec::new(), Vec::new());
+    let text = |error: limic_ibverbs::VerbsError| NetworkOff::Unusable(error.to_string());
+    for (name, nearness) in adapters().map_err(text)? {
+        let device = Device { name };
         match Context::open(&device).and_then(|context| context.first_port(&ports)) {
-            Ok(_) => usable.push(device.name),
+            Ok(_) => usable.push((device.name, nearness)),
             Err(error) => why.push(format!("{}: {error}", device.name)),
         }
     }
-    if usable.is_empty() {
-        return Err(NetworkOff::Unusable(why.join("; ")));
+    let is_usable = |named: &String| {
+        let mut names = usable.iter().map(|(name, _)| name);
+        names.any(|name| named.split(':').next() == Some(name.as_str()))
+    };
+    match &usable[..] {
+        _ if !named.is_empty() && named.iter().all(is_usable) => Ok(named.join(", ")),
+        _ if !named.is_empty() => Err(NetworkOff::Unusable(format!(
+            "not all of {} can be used (LIMIC_VERBS_DEVICES): {}",
+            named.join(", "),
+            why.join("; ")
+        ))),
+        [] => Err(NetworkOff::Unusable(why.join("; "))),
+        [(only, _)] => Ok(only.clone()),
+        [(used, nearness), others @ ..] => {
+            let others = others
+                .iter()
+                .map(|(name, nearness)| format!("; {name} is {nearness}"));
+            Ok(format!(
+                "{used}, which is {nearness}{}",
+                others.collect::<String>()
+            ))
+        }
     }
-    Ok(usable)
 }
 
 #[cfg(not(feature = "ibverbs"))]
-fn verbs(_: &Settings) -> Result<Vec<String>, NetworkOff> {
+fn verbs(_: &Settings) -> Result<String, NetworkOff> {
     Err(NetworkOff::NotBuilt)
 }

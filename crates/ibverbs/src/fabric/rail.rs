@@ -169,8 +169,14 @@ impl Rail {
 
 /// Opens the rails that the settings ask for.
 pub(super) fn open_all(settings: &FabricSettings) -> Result<Vec<Rail>, VerbsError> {
-    let present = devices()?;
+    let mut present = devices()?;
     if settings.devices.is_empty() {
+        present.sort_by_key(|device| {
+            let mut order = settings.order.iter();
+            order
+                .position(|name| *name == device.name)
+                .unwrap_or(usize::MAX)
+        });
         let (mut why, mut unset) = (Vec::new(), None);
         for device in &present {
             match Rail::open(device, None, settings) {

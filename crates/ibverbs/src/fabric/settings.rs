@@ -24,6 +24,8 @@ pub struct FabricSettings {
     /// Devices by name, in order, at most two: streams are dealt out to them in turn. `NAME:PORT`
     /// takes that port, else the first one that is up. Empty: the first device with such a port.
     pub devices: Vec<String>,
+    /// The order in which devices are tried where none is named; those that are not here come last.
+    pub order: Vec<String>,
     /// How the port of each is used.
     pub port: PortSettings,
     /// Streams (queue pairs) to each peer, 1 to 8.
@@ -67,6 +69,7 @@ impl FabricSettings {
     /// What users get who ask for nothing.
     pub const DEFAULT: Self = Self {
         devices: Vec::new(),
+        order: Vec::new(),
         port: PortSettings {
             gid_index: None,
             partition: None,

@@ -100,6 +100,25 @@ fn a_port_that_has_what_the_settings_ask_for_is_found() {
     assert!(matches!(error, VerbsError::Setting { .. }), "{error}");
 }
 
+/// The nearest adapter comes first, and the next one if its port is down.
+#[test]
+fn adapters_are_tried_in_the_order_that_is_asked_for() {
+    adapters(&[Nature::PLAIN; 3]);
+    let first_of = |order: &[&str]| {
+        let settings = FabricSettings {
+            order: order.iter().map(|&name| name.to_owned()).collect(),
+            ..FabricSettings::DEFAULT
+        };
+        let fabric = Fabric::open(settings, 1, 2, Vec::new()).expect("the fabric opens");
+        fabric.devices().collect::<Vec<_>>().join(",")
+    };
+    assert_eq!(first_of(&[]), "fake0");
+    assert_eq!(first_of(&["fake2", "fake0"]), "fake2");
+    assert_eq!(first_of(&["gone", "fake1"]), "fake1");
+    net(|net| net.down = Some(2));
+    assert_eq!(first_of(&["fake2", "fake1"]), "fake1");
+}
+
 #[test]
 fn a_port_is_refused_whose_datagrams_are_too_short_for_greetings() {
     adapters(&[Nature {

@@ -109,6 +109,10 @@ fn verbs(settings: &Settings, address: &Address) -> OpenedFabric {
         send_entries: verbs.entries,
         coalesce: verbs.coalesce,
         devices: verbs.devices,
+        order: match crate::networks::adapters() {
+            Ok(adapters) => adapters.into_iter().map(|(name, _)| name).collect(),
+            Err(_) => Vec::new(),
+        },
         port: crate::networks::ports(settings),
         rings: verbs.rings,
         keep: match verbs.cache {
