@@ -21,7 +21,7 @@ pub struct RailAddress {
 /// | 16    | kind 1, Ethernet: global identifier |
 /// | 18    | kind 2, InfiniBand: global identifier, local identifier |
 /// | 4     | kind 3, Ethernet with an IPv4 address: that |
-/// | 10    | kind 4, InfiniBand with the default prefix: the port's interface identifier, local identifier |
+/// | 10    | kind 4, InfiniBand with the default prefix: interface and local identifier |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FabricAddress {
     /// The first rail.
