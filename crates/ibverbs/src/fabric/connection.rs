@@ -164,6 +164,11 @@ impl Connection {
         }
     }
 
+    /// Whether there is no stream, and none is made anew.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.is_ready() && self.live_streams() == 0 && self.mends.is_empty()
+    }
+
     /// Whether packets may come that nobody gives notice of.
     pub(super) fn must_be_polled(&self) -> bool {
         let ring = self.ring_in.as_ref();

@@ -5,7 +5,7 @@ use core::fmt;
 use std::collections::VecDeque;
 
 use super::ConnectionFailure;
-use super::connection::{Connection, Posted};
+use super::connection::{Connection, Mend, Posted};
 use super::sending::work_id;
 use super::{Event, Fabric};
 use crate::objects::{SendKind, SendWork};
@@ -67,27 +67,26 @@ impl Fabric {
         // Whether slots were written is not known, so the ring is not used again.
         connection.ring_out = None;
         let left = connection.live_streams();
-        if !connection.is_ready() || left == 0 && !connection.outlasts(&fault) {
+        let can_be_mended = !self.rails[rail].is_broken || !connection.mends.is_empty();
+        let is_kept = left > 0 || can_be_mended && connection.outlasts(&fault);
+        if !connection.is_ready() || !is_kept {
             self.put_back(posted);
             self.end(number, ConnectionFailure::Lost(fault.to_string()));
             return;
         }
         let id = connection.id;
         tracing::warn!("stream {place} to peer {id:#x} failed ({fault}); {left} left take over");
-        let mut packets = Vec::new();
         for (_, posted) in posted {
             match posted {
-                Posted::Packet { buffer, len } => packets.push((buffer, len)),
+                Posted::Packet { buffer, len } => {
+                    connection.again.push_back((buffer, len));
+                    self.counts.moved += 1;
+                }
                 Posted::Part(part) => connection.waiting.push_front(part),
                 Posted::Ping => {}
             }
         }
-        self.counts.moved += packets.len() as u64;
-        for (buffer, len) in packets {
-            // Entries may be short: what does not fit fails the next stream in turn, so they wait
-            // for room in order.
-            self.repost_packet(number, buffer, len);
-        }
+        self.post_again(number);
         self.begin_mend(number, place, rail, rail_there);
         if !matches!(fault, Fault::Peer) {
             self.mend(number, place);
@@ -101,23 +100,6 @@ impl Fabric {
             if let Posted::Packet { buffer, .. } = posted {
                 self.packets.put_back(buffer);
             }
-        }
-    }
-
-    /// Posts a packet again. The send queue of the stream that takes over may be full of its own
-    /// requests; its entries were counted for packets of this connection only, so there is room for
-    /// one queue's worth, and the rest waits.
-    fn repost_packet(&mut self, number: u32, buffer: u32, len: u32) {
-        let Some(connection) = self.connections.get_mut(&number) else {
-            return;
-        };
-        let free = connection
-            .control_stream()
-            .is_some_and(|(_, stream)| stream.free > 0);
-        if free && connection.again.is_empty() {
-            self.post_packet(number, buffer, len);
-        } else {
-            connection.again.push_back((buffer, len));
         }
     }
 
@@ -143,10 +125,17 @@ impl Fabric {
         }
     }
 
-    /// A device failed: all streams through it do.
+    /// A device failed: all streams through it do, and none is made anew there.
     pub(super) fn rail_failed(&mut self, rail: usize, why: &str) {
-        let mut there = Vec::new();
-        for (number, connection) in &self.connections {
+        let (mut there, mut unmended, mut over) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, connection) in &mut self.connections {
+            let mends = core::mem::take(&mut connection.mends).into_iter();
+            let (gone, left): (Vec<Mend>, _) = mends.partition(|mend| mend.rail == rail);
+            connection.mends = left;
+            if connection.is_cut_off() {
+                over.push(*number);
+            }
+            unmended.extend(gone.into_iter().filter_map(|mend| mend.stream));
             for (place, stream) in connection.streams.iter().enumerate() {
                 if stream.as_ref().is_some_and(|stream| stream.rail == rail) {
                     there.push((*number, place));
@@ -154,8 +143,14 @@ impl Fabric {
             }
         }
         self.rails[rail].is_broken = true;
+        for stream in unmended {
+            self.take_down(stream);
+        }
         for (number, place) in there {
             self.stream_failed(number, place, Fault::Way(why.to_owned()));
+        }
+        for number in over {
+            self.end(number, ConnectionFailure::Lost(why.to_owned()));
         }
     }
 
