@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use super::Fabric;
 use super::connection::{Posted, Stream};
-use crate::objects::QueuePairState;
+use crate::objects::{Completion, QueuePairState};
 
 /// Adapters finish a queue pair in less than a millisecond. One that says nothing in this time is
 /// not waited for again.
@@ -44,6 +44,10 @@ impl Fabric {
         // Its number is its own until its last completion was taken.
         while let Ok(true) = self.look_at_queue(rail) {}
         self.by_pair.remove(&(rail, number));
+        // Its requests are over and go elsewhere. A completion of one, read later, would be taken
+        // for that of a request of the stream that has this place by then.
+        let is_of_it = |(of, it): &(usize, Completion)| (*of, it.queue_pair) == (rail, number);
+        self.taken.retain(|it| !is_of_it(it));
         self.rails[rail].finished.remove(&number);
         let arrived = &self.arrived;
         self.rails[rail].receives.gone(number, |buffer| {

@@ -128,13 +128,15 @@ impl Receives {
         }
     }
 
-    /// A queue pair is gone. Buffers of its own that nothing has come into are spare; those that
-    /// are still to be read are lent later.
+    /// A queue pair is gone, and another one may have its number from now on. Buffers of its own
+    /// that nothing has come into are spare; those that are still to be read become so then.
     pub(super) fn gone(&mut self, number: u32, is_to_be_read: impl Fn(u32) -> bool) {
         for (buffer, holder) in (0..).zip(&mut self.holders) {
-            if *holder == number && !is_to_be_read(buffer) {
+            if *holder == number {
                 *holder = 0;
-                self.spare.push(buffer);
+                if !is_to_be_read(buffer) {
+                    self.spare.push(buffer);
+                }
             }
         }
     }

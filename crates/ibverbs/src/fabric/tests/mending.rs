@@ -280,3 +280,68 @@ fn a_peer_that_makes_no_stream_anew_is_lost() {
     assert!(why.contains("LIMIC_VERBS_GREETING_MS"), "{why}");
     assert_eq!(a.transferred, [Err(TransferError::Refused)]);
 }
+
+/// What the old queue pair had done is not taken for work of the new one, even if the peer says at
+/// once that this is connected.
+#[test]
+fn work_of_an_old_queue_pair_is_not_that_of_the_new_one() {
+    adapters(&[Nature::PLAIN; 2]);
+    let ((mut a, there), (mut b, _)) = pair(on);
+    let into = Memory::of(&a, vec![0; 100]);
+    let offered = Memory::of(&b, vec![7; 100]);
+    read(&mut a, there, offered.remote(), &into);
+    // Now it is done, which this end has not seen.
+    b.progress();
+    let stream = b.fabric.connections.values().next().map(|it| it.offers());
+    let mut offer = stream.expect("a connection")[0];
+    (offer.round, offer.is_connected, offer.pair.number) = (1, true, 0x00ab_cdef);
+    a.fabric.hear_streams(there.0, &[offer]);
+    assert_eq!(a.fabric.live_streams(there), 1);
+    a.progress();
+    // The read was begun again.
+    assert_eq!(a.transferred, []);
+    assert_eq!(a.fabric.live_streams(there), 1);
+}
+
+/// A new queue pair may have the number of the old one, whose packets are still to be read: their
+/// buffers are not its own.
+#[test]
+fn a_new_queue_pair_has_receives_of_its_own() {
+    let alone = Nature {
+        shared_receives: 0,
+        ..Nature::PLAIN
+    };
+    adapters(&[alone; 2]);
+    let ((mut a, there), (mut b, back)) = pair(on);
+    let into = Memory::of(&a, vec![0; 100]);
+    for round in 1..4 {
+        for _ in 0..3 {
+            a.say(there, b"before the break").expect("room");
+        }
+        read(&mut a, there, NOBODYS, &into);
+        a.progress();
+        settle_until(&mut [&mut a, &mut b], "the stream", |sides| {
+            sides[0].fabric.live_streams(there) == 1 && sides[1].fabric.live_streams(back) == 1
+        });
+        assert_eq!(b.came.len(), 3 * round);
+        let rail = &b.fabric.rails[0];
+        let number = b.fabric.connections[&back.0].offers()[0].pair.number;
+        assert_eq!(rail.receives.of(number).count(), net(|net| net.lent(1)));
+        assert!(rail.tells_ends, "an end was not seen");
+    }
+}
+
+/// A device fails while the only stream waits to be made anew there.
+#[test]
+fn a_device_that_fails_makes_no_stream_anew() {
+    adapters(&[Nature::PLAIN; 2]);
+    let ((mut a, there), _b) = pair(on);
+    let into = Memory::of(&a, vec![0; 100]);
+    read(&mut a, there, NOBODYS, &into);
+    a.progress();
+    assert_eq!((a.fabric.live_streams(there), a.failed.len()), (0, 0));
+    a.fabric.rail_failed(0, "it was unplugged");
+    a.progress();
+    let lost = ConnectionFailure::Lost("it was unplugged".to_owned());
+    assert_eq!(a.failed, [(there, lost)]);
+}
