@@ -3,6 +3,7 @@
 //! They do at once what can be done when some completion queue is looked at, always in the same
 //! order. Queue pairs get the lowest number that is free, so that numbers come again soon.
 
+mod completions;
 mod devices;
 mod memory;
 mod net;
