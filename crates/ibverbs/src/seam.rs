@@ -76,7 +76,8 @@ impl Fabric for VerbsFabric {
     ) -> Result<ConnectionId, ConnectionFailure> {
         let there = FabricAddress::from_bytes(to.place());
         let failed = |why: &str| ConnectionFailure::Local(why.to_owned());
-        let there = there.ok_or_else(|| failed("its address is none of verbs"))?;
+        let there =
+            there.ok_or_else(|| failed("its address is none of verbs in this version of limic"))?;
         let connection = self.fabric.connect(&there, id, secret);
         connection.map_err(|error| failed(&error.to_string()))
     }

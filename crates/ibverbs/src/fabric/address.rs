@@ -18,10 +18,10 @@ pub struct RailAddress {
 /// |-------|-|
 /// | 1     | kind of the network |
 /// | 3     | number of the queue pair that takes greetings |
-/// | 16    | kind 1, Ethernet: global identifier |
-/// | 18    | kind 2, InfiniBand: global identifier, local identifier |
-/// | 4     | kind 3, Ethernet with an IPv4 address: that |
-/// | 10    | kind 4, InfiniBand with the default prefix: interface and local identifier |
+/// | 16    | kind 3, Ethernet: global identifier |
+/// | 18    | kind 4, InfiniBand: global identifier, local identifier |
+/// | 4     | kind 5, Ethernet with an IPv4 address: that |
+/// | 10    | kind 6, InfiniBand with the default prefix: interface and local identifier |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FabricAddress {
     /// The first rail.
@@ -34,10 +34,12 @@ pub struct FabricAddress {
 /// for a place in TCP.
 pub const LONGEST_ADDRESS: usize = 28;
 
-const ETHERNET: u8 = 1;
-const INFINIBAND: u8 = 2;
-const IPV4: u8 = 3;
-const INFINIBAND_DEFAULT: u8 = 4;
+// Kinds 1 and 2 were those of addresses with one rail, whose owners understand no greeting of this
+// version.
+const ETHERNET: u8 = 3;
+const INFINIBAND: u8 = 4;
+const IPV4: u8 = 5;
+const INFINIBAND_DEFAULT: u8 = 6;
 
 /// What global identifiers begin with that are IPv4 addresses.
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
@@ -187,6 +189,11 @@ mod tests {
         }
         assert_eq!(FabricAddress::from_bytes(&bytes.repeat(3)), None);
         assert_eq!(FabricAddress::from_bytes(&[0; 20]), None);
+        // Of a version with one rail.
+        for kind in [1, 2] {
+            let old = [&[kind, 1, 2, 3][..], &[0x20; 16]].concat();
+            assert_eq!(FabricAddress::from_bytes(&old), None);
+        }
         // A local identifier of 0 is none.
         let lid = [&[INFINIBAND_DEFAULT, 1, 2, 3][..], &[3; 8], &[0; 2]].concat();
         assert_eq!(FabricAddress::from_bytes(&lid), None);
