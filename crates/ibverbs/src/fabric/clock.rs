@@ -61,7 +61,7 @@ impl Fabric {
                     if silent > self.settings.keep_alive {
                         self.ping(number);
                     }
-                    self.mend_again(number);
+                    self.mend_what_is_due(number);
                     self.go_on(number);
                 }
             }
@@ -92,7 +92,8 @@ pub(super) fn longest_sleep(fabric: &Fabric) -> Option<Duration> {
         Stage::Greeting { next, .. } => until(next),
         Stage::Ready if connection.must_be_polled() => RING_PAUSE,
         Stage::Ready => {
-            let mends = connection.mends.iter().map(|mend| until(mend.next));
+            let mends = connection.mends.iter();
+            let mends = mends.map(|mend| until(fabric.due_at(mend)));
             mends.min().map_or(keep_alive, |mend| mend.min(keep_alive))
         }
     };

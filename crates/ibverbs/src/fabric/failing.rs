@@ -88,9 +88,6 @@ impl Fabric {
         }
         self.post_again(number);
         self.begin_mend(number, place, rail, rail_there);
-        if !matches!(fault, Fault::Peer) {
-            self.mend(number, place);
-        }
         self.post_parts(number);
     }
 

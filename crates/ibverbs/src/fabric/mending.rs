@@ -30,6 +30,12 @@ use crate::objects::QueuePairState;
 
 /// Most time until a peer is told again of a stream that is made anew, while it has others.
 const LONGEST_PAUSE_BESIDE: Duration = Duration::from_secs(5);
+/// A try that takes longer has waited for the network: on Ethernet the kernel asks there for the
+/// peer's hardware address, and the call returns only when it knows, or gives up.
+const LONG: Duration = Duration::from_millis(50);
+/// After such a try none goes over that rail for so many times its length, so that other traffic
+/// has most of the time.
+const REST: u32 = 20;
 
 impl Fabric {
     /// The stream of a place is gone, and its next round begins.
@@ -54,7 +60,25 @@ impl Fabric {
     }
 
     /// Makes a queue pair for a place if there is none, and tells the peer.
-    pub(super) fn mend(&mut self, number: u32, place: usize) {
+    fn mend(&mut self, number: u32, place: usize) {
+        let Some(rail) = self.mend_of(number, place).map(|mend| mend.rail) else {
+            return;
+        };
+        let begun = Instant::now();
+        self.try_to_mend(number, place);
+        let took = begun.elapsed();
+        if took > LONG {
+            let rest = took * REST;
+            self.rails[rail].rests_until = begun + took + rest;
+            // The others have their turn first.
+            let peers = self.connections.len() as u32;
+            if let Some(mend) = self.mend_of(number, place) {
+                mend.next = mend.next.max(begun + rest * peers);
+            }
+        }
+    }
+
+    fn try_to_mend(&mut self, number: u32, place: usize) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
@@ -79,17 +103,25 @@ impl Fabric {
         }
     }
 
-    /// The clock: tells peers again of streams that are made anew.
-    pub(super) fn mend_again(&mut self, number: u32) {
+    /// The clock: tells peers of streams that are made anew, at first and again.
+    pub(super) fn mend_what_is_due(&mut self, number: u32) {
         let Some(connection) = self.connections.get(&number) else {
             return;
         };
         let mends = connection.mends.iter();
-        let due = mends.filter(|mend| mend.next <= self.looked_at);
-        let due: Vec<usize> = due.map(|mend| mend.place).collect();
-        for place in due {
-            self.mend(number, place);
+        let due = mends.filter(|mend| self.due_at(mend) <= self.looked_at);
+        let due: Vec<(usize, usize)> = due.map(|mend| (mend.place, mend.rail)).collect();
+        for (place, rail) in due {
+            // One before it may have taken long.
+            if self.rails[rail].rests_until <= self.looked_at {
+                self.mend(number, place);
+            }
         }
+    }
+
+    /// When the peer is to be told of a stream.
+    pub(super) fn due_at(&self, mend: &Mend) -> Instant {
+        mend.next.max(self.rails[mend.rail].rests_until)
     }
 
     /// A place has a queue pair, of the port as it is now: it may have come back with another

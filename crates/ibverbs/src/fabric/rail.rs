@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::FabricSettings;
 use super::RailAddress;
@@ -40,6 +41,8 @@ pub(super) struct Rail {
     pub(super) finished: HashSet<u32>,
     /// Whether they say so.
     pub(super) tells_ends: bool,
+    /// Until then no stream is made anew here: the last one to be tried took long.
+    pub(super) rests_until: Instant,
 }
 
 impl Rail {
@@ -79,6 +82,7 @@ impl Rail {
             is_broken: false,
             finished: HashSet::new(),
             tells_ends: true,
+            rests_until: Instant::now(),
         })
     }
 
