@@ -135,6 +135,9 @@ macro_rules! calls {
                 fn revoke(&self, region: RegionId) -> Result<Vec<u8>> {
                     self.0.engine.enter(move |engine| engine.revoke(region))
                 }
+                fn try_revoke(&self, region: RegionId) -> Result<Option<Vec<u8>>> {
+                    self.0.engine.enter(move |engine| engine.try_revoke(region))
+                }
                 unsafe fn post_read(
                     &self,
                     peer: Peer,

@@ -240,11 +240,18 @@ impl Engine {
         self.ensure_own();
         let segment = &self.cx.memory.segment;
         self.cx.regions.start_revoke(segment, id)?;
-        let memory = self.wait_until(Awaited::Region(id), |engine| {
+        self.wait_until(Awaited::Region(id), |engine| {
             regions::revoked(&mut engine.cx, id).transpose()
-        });
-        self.cx.regions.end_revoke();
-        memory
+        })
+    }
+
+    /// Ends an exposure if no access is under way any more.
+    pub(crate) fn try_revoke(&mut self, id: RegionId) -> Result<Option<Vec<u8>>> {
+        self.ensure_own();
+        let segment = &self.cx.memory.segment;
+        self.cx.regions.start_revoke(segment, id)?;
+        self.progress();
+        regions::revoked(&mut self.cx, id)
     }
 
     /// # Safety

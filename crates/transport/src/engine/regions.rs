@@ -47,7 +47,7 @@ pub(crate) struct Exposure {
     pub(crate) origin: u64,
 }
 
-/// The call under way that takes a region back.
+/// A region that is being taken back.
 struct Revoke {
     since: Instant,
     /// Of the transfers that use the region: how many, and how far they are together; since when.
@@ -73,8 +73,8 @@ pub(crate) struct Regions {
     own: HashMap<u32, Region>,
     /// The index of each key.
     by_key: HashMap<u64, u32>,
-    /// Of one at a time: the call blocks.
-    revoke: Option<Revoke>,
+    /// Of the regions that are being taken back.
+    revokes: HashMap<RegionId, Revoke>,
     /// The time that help with accesses takes.
     pub(crate) help: Help,
 }
@@ -183,22 +183,23 @@ impl Regions {
     }
 
     /// Removes a region from the table; [`take`](Self::take) gives its memory when that is free.
+    /// Where that has begun already, nothing changes.
     pub(crate) fn start_revoke(&mut self, segment: &OwnSegment, id: RegionId) -> Result<()> {
         self.get(id)?.over = true;
-        self.revoke = Some(Revoke::new());
+        self.revoke(id);
         if let Ok(index) = u32::try_from(id.0) {
             table(segment).remove(index);
         }
         Ok(())
     }
 
-    fn revoke(&mut self) -> &mut Revoke {
-        self.revoke.get_or_insert_with(Revoke::new)
+    fn revoke(&mut self, id: RegionId) -> &mut Revoke {
+        self.revokes.entry(id).or_insert_with(Revoke::new)
     }
 
-    /// What is known of a peer that seems to access the region which is taken back.
-    pub(crate) fn accessor(&mut self, peer: u32) -> &mut Inquiry {
-        let known = self.revoke().accessors.entry(peer);
+    /// What is known of a peer that seems to access a region which is taken back.
+    pub(crate) fn accessor(&mut self, id: RegionId, peer: u32) -> &mut Inquiry {
+        let known = self.revoke(id).accessors.entry(peer);
         known.or_insert_with(Inquiry::new)
     }
 
@@ -212,14 +213,14 @@ impl Regions {
     }
 
     /// How long it takes so far to take a region back.
-    pub(crate) fn taken_back_for(&mut self) -> Duration {
-        self.revoke().since.elapsed()
+    pub(crate) fn taken_back_for(&mut self, id: RegionId) -> Duration {
+        self.revoke(id).since.elapsed()
     }
 
     /// Makes as if that had begun earlier.
     #[cfg(test)]
-    pub(crate) fn age(&mut self, by: Duration) {
-        let since = &mut self.revoke().since;
+    pub(crate) fn age(&mut self, id: RegionId, by: Duration) {
+        let since = &mut self.revoke(id).since;
         *since = since.checked_sub(by).expect("the machine runs for longer");
     }
 
@@ -227,7 +228,7 @@ impl Regions {
     /// how far they are.
     pub(crate) fn unmoved_for(&mut self, id: RegionId, moved: u64) -> Duration {
         let users = self.get(id).map_or(0, |region| region.users);
-        let known = &mut self.revoke().moved;
+        let known = &mut self.revoke(id).moved;
         if known.0 != (users, moved) {
             *known = ((users, moved), Instant::now());
         }
@@ -242,19 +243,19 @@ impl Regions {
         let region = self.own.remove(&(id.0 as u32));
         let region = region.ok_or(Error::UnknownRequest)?;
         self.by_key.remove(&region.key);
-        self.end_revoke();
+        self.end_revoke(id);
         // SAFETY: the caller's promise: nobody can reach it any more.
         Ok(unsafe { region.memory.rebuild() })
     }
 
     /// A region was taken back, or is given up for now. A caller that tries it again waits anew.
-    pub(crate) fn end_revoke(&mut self) {
-        self.revoke = None;
+    pub(crate) fn end_revoke(&mut self, id: RegionId) {
+        self.revokes.remove(&id);
     }
 
     /// Whether one is taken back that may be in use.
-    pub(crate) const fn has_revoked(&self) -> bool {
-        self.revoke.is_some()
+    pub(crate) fn has_revoked(&self) -> bool {
+        !self.revokes.is_empty()
     }
 
     /// No access to any region begins any more.

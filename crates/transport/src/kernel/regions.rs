@@ -200,6 +200,11 @@ impl KernelEngine {
         Ok(unsafe { own.memory.rebuild() })
     }
 
+    /// The same: there is nothing to be waited for here.
+    pub(super) fn try_revoke(&mut self, region: RegionId) -> Result<Option<Vec<u8>>> {
+        self.revoke(region).map(Some)
+    }
+
     fn take_back(&self, handle: u64) {
         let module = self.module.as_ref().filter(|_| handle != 0);
         if let Some(module) = module {

@@ -210,6 +210,9 @@ impl OneSided for Loopback {
         let memory = self.state().memory.remove(&region.0);
         memory.map(Memory::into_vec).ok_or(Error::UnknownRequest)
     }
+    fn try_revoke(&self, region: RegionId) -> Result<Option<Vec<u8>>> {
+        self.revoke(region).map(Some)
+    }
     unsafe fn post_read(
         &self,
         peer: Peer,

@@ -54,6 +54,14 @@ pub trait OneSided: Requests {
     /// again.
     fn revoke(&self, region: RegionId) -> Result<Vec<u8>>;
 
+    /// Ends the exposure as [`revoke`](Self::revoke) does, without waiting: `Ok(None)` while
+    /// accesses are under way. No other one begins from the first call on. Calls that follow make
+    /// progress, and give the memory or an error in the end.
+    ///
+    /// # Errors
+    /// As [`revoke`](Self::revoke).
+    fn try_revoke(&self, region: RegionId) -> Result<Option<Vec<u8>>>;
+
     /// Starts a read of a peer's region (one-sided).
     ///
     /// # Errors

@@ -146,12 +146,17 @@ pub(crate) fn write_own(
     Ok(Posted::Done(sent(me, 0, len)))
 }
 
-/// The memory of a region that is being taken back, as soon as nobody uses it.
+/// The memory of a region that is being taken back, as soon as nobody uses it. After an error it
+/// is not being taken back any more.
 pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
+    taken_back(cx, id).inspect_err(|_| cx.regions.end_revoke(id))
+}
+
+fn taken_back(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
     if cx.regions.is_used(id)? {
         let (peer, moved) = transfers(cx, id);
         let is_late = cx.regions.unmoved_for(id, moved) >= GIVES_UP_AFTER
-            || cx.regions.taken_back_for() >= LONGEST;
+            || cx.regions.taken_back_for(id) >= LONGEST;
         return match peer.filter(|_| is_late) {
             Some(peer) => Err(Error::RegionInUse { peer: Peer(peer) }),
             None => Ok(None),
@@ -160,7 +165,7 @@ pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
     let key = cx.regions.key(id)?;
     for number in 0..cx.peers.len() {
         let accesses = accessed_by(cx, number);
-        if accesses == Some(key) && !is_refuted(cx, number)? {
+        if accesses == Some(key) && !is_refuted(cx, id, number)? {
             return Ok(None);
         }
     }
@@ -217,8 +222,8 @@ fn transfers(cx: &mut Cx, id: RegionId) -> (Option<u32>, u64) {
 ///
 /// # Errors
 /// [`Error::RegionInUse`]: it says nothing for long.
-fn is_refuted(cx: &mut Cx, peer: u32) -> Result<bool> {
-    let inquiry = cx.regions.accessor(peer);
+fn is_refuted(cx: &mut Cx, id: RegionId, peer: u32) -> Result<bool> {
+    let inquiry = cx.regions.accessor(id, peer);
     let refuted = inquiry.is_refuted(&mut cx.peers, &cx.sockets, peer);
     if !refuted && inquiry.age() >= GIVES_UP_AFTER {
         return Err(Error::RegionInUse { peer: Peer(peer) });

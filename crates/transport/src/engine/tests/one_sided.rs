@@ -10,8 +10,8 @@ use limic_shm::ring::Memory;
 use limic_shm::sync::Ordering;
 
 use super::{
-    Log, attach_both, give_up, meet, open, open_with, outcome, pending, send, start_revoke, tags,
-    thread_time, turn, until,
+    Log, accessed_region, attach_both, give_up, meet, open, open_with, outcome, pending, send,
+    start_revoke, tags, thread_time, turn, until,
 };
 use crate::engine::Engine;
 use crate::engine::matching::Liveness;
@@ -281,7 +281,7 @@ fn begun_and_stopped(began: Duration, begin: fn(&mut Engine, (u32, u64), &mut [u
     };
     // The peer has no turn.
     start_revoke(&mut owner, region).expect("a region");
-    owner.cx.regions.age(began);
+    owner.cx.regions.age(region, began);
     let mut revoked = Ok(None);
     until(&mut [&mut owner], |engines| {
         revoked = regions::revoked(&mut engines[0].cx, region);
@@ -318,4 +318,19 @@ fn a_region_that_a_stopped_peer_writes_with_its_owners_help_is_given_up() {
         // SAFETY: as in `begin_read`.
         unsafe { rma::post_write(&mut peer.cx, of_owner, key, 0, &from) }.expect("alive")
     });
+}
+
+/// Another region, which nobody accesses, is taken back meanwhile.
+#[test]
+fn a_region_is_taken_back_without_waiting_for_who_accesses_it() {
+    let (mut owner, mut peer) = (open(1), open(1));
+    attach_both(&mut owner, &mut peer);
+    let (region, end_access) = accessed_region(&mut owner, &peer);
+    let (other, _) = owner.expose(vec![2; 10]).expect("a region");
+    assert_eq!(owner.try_revoke(region), Ok(None));
+    assert_eq!(owner.try_revoke(other), Ok(Some(vec![2; 10])));
+    assert_eq!(owner.try_revoke(region), Ok(None));
+    end_access();
+    assert_eq!(owner.try_revoke(region), Ok(Some(vec![1; 100])));
+    assert_eq!(owner.try_revoke(region), Err(Error::UnknownRequest));
 }
