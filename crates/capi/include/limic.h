@@ -914,6 +914,23 @@ int limic_tag_probe(struct limic_endpoint endpoint, uint32_t source, uint64_t ta
 int limic_tag_mprobe(struct limic_endpoint endpoint, uint32_t source, uint64_t tag, uint64_t mask,
         int64_t timeout_ns, struct limic_message *message, struct limic_status *status);
 
+/**
+ * Like limic_loan_isend, under a tag as of limic_tag_send.
+ *
+ * Requires: as limic_loan_isend.
+ */
+int limic_tag_loan_isend(struct limic_loan *loan, size_t length, uint32_t destination, uint64_t tag,
+        struct limic_request *request);
+
+/**
+ * Like limic_loan_recv, for a message as limic_tag_recv asks for it.
+ *
+ * Requires: as limic_loan_recv.
+ */
+int limic_tag_loan_recv(struct limic_endpoint endpoint, uint32_t source, uint64_t tag,
+        uint64_t mask, int64_t timeout_ns, struct limic_loan *loan, const void **data,
+        struct limic_status *status);
+
 /* ---- Buffers that peers may read. They belong to the process, not to an endpoint  */
 
 /**

@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use limic::Peer;
+use limic::{Peer, Selector, Tag};
 
 use crate::arguments::{label, output, selector, too_long};
 use crate::endpoint_state::{EndpointState, Lent};
@@ -78,11 +78,26 @@ pub unsafe extern "C" fn limic_loan_isend(
     request: *mut limic_request,
 ) -> c_int {
     // SAFETY: the caller's promise.
+    unsafe { start_send(loan, length, destination, || label(tag, context), request) }
+}
+
+/// Starts to send a loan.
+///
+/// # Safety
+/// As [`limic_loan_isend`].
+pub(crate) unsafe fn start_send(
+    loan: *mut limic_loan,
+    length: usize,
+    destination: u32,
+    tag: impl FnOnce() -> Result<Tag, Failure>,
+    request: *mut limic_request,
+) -> c_int {
+    // SAFETY: the caller's promise.
     let Some(loan) = (unsafe { loan.as_mut() }) else {
         return Failure::null("loan").report();
     };
     inside(loan.owner(), |held| {
-        let tag = label(tag, context)?;
+        let tag = tag()?;
         // SAFETY: the caller's promise.
         let request = unsafe { output(request, "request") }?;
         match held.loans.get_mut(loan.number) {
@@ -140,8 +155,25 @@ pub unsafe extern "C" fn limic_loan_recv(
     data: *mut *const c_void,
     status: *mut limic_status,
 ) -> c_int {
+    let selector = || selector(source, tag, context);
+    // SAFETY: the caller's promise.
+    unsafe { receive(endpoint, selector, timeout_ns, loan, data, status) }
+}
+
+/// Waits for a message, and takes it where it lies.
+///
+/// # Safety
+/// As [`limic_loan_recv`].
+pub(crate) unsafe fn receive(
+    endpoint: limic_endpoint,
+    selector: impl FnOnce() -> Result<Selector, Failure>,
+    timeout_ns: i64,
+    loan: *mut limic_loan,
+    data: *mut *const c_void,
+    status: *mut limic_status,
+) -> c_int {
     inside(endpoint, |held| {
-        let selector = selector(source, tag, context)?;
+        let selector = selector()?;
         // SAFETY: the caller's promise.
         let (loan, data) = unsafe { (output(loan, "loan")?, output(data, "data")?) };
         // SAFETY: the caller's promise.

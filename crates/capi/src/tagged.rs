@@ -13,9 +13,9 @@ use crate::arguments::{masked, output, wide};
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_INVALID;
 use crate::ffi_guard::inside;
-use crate::handles::{limic_endpoint, limic_message, limic_request};
+use crate::handles::{limic_endpoint, limic_loan, limic_message, limic_request};
 use crate::status::limic_status;
-use crate::{messages, probe, vectored};
+use crate::{loans, messages, probe, vectored};
 
 /// As a flag of `limic_tag_isendv`: the word `immediate` goes with the message.
 pub const LIMIC_SEND_IMMEDIATE: u32 = 1;
@@ -227,4 +227,40 @@ pub unsafe extern "C" fn limic_tag_mprobe(
     let wanted = ("limic_tag_mprobe", || masked(source, tag, mask));
     // SAFETY: the caller's promise.
     unsafe { probe::take_message(endpoint, wanted, timeout_ns, message, status) }
+}
+
+/// Like `limic_loan_isend`, under a tag as of `limic_tag_send`.
+///
+/// # Safety
+/// As `limic_loan_isend`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_tag_loan_isend(
+    loan: *mut limic_loan,
+    length: usize,
+    destination: u32,
+    tag: u64,
+    request: *mut limic_request,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { loans::start_send(loan, length, destination, || wide(tag), request) }
+}
+
+/// Like `limic_loan_recv`, for a message as `limic_tag_recv` asks for it.
+///
+/// # Safety
+/// As `limic_loan_recv`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limic_tag_loan_recv(
+    endpoint: limic_endpoint,
+    source: u32,
+    tag: u64,
+    mask: u64,
+    timeout_ns: i64,
+    loan: *mut limic_loan,
+    data: *mut *const c_void,
+    status: *mut limic_status,
+) -> c_int {
+    let selector = || masked(source, tag, mask);
+    // SAFETY: the caller's promise.
+    unsafe { loans::receive(endpoint, selector, timeout_ns, loan, data, status) }
 }

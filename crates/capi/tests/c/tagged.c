@@ -42,6 +42,37 @@ static void two_ranks(void)
     CHECK(data == tags[0] && status.source == 0);
 }
 
+/* Loans have tags of 64 bits too, and are found by a part of one. */
+static void loans(void)
+{
+    limic_loan loan;
+    limic_request request;
+    limic_status status = LIMIC_STATUS_INIT;
+    void *data;
+    const void *got;
+    if (rank == 0) {
+        for (uint64_t kind = 1; kind <= 2; kind++) {
+            OK(limic_loan_get(world, 8, &loan, &data));
+            memcpy(data, &kind, 8);
+            if (kind == 1)
+                GIVES(LIMIC_ERR_INVALID,
+                      limic_tag_loan_isend(&loan, 8, 1, LIMIC_TAG_MAX + 1, &request));
+            OK(limic_tag_loan_isend(&loan, 8, 1, PARTS(9, 3, kind), &request));
+            OK(limic_wait(&request, LIMIC_FOREVER, NULL));
+        }
+        return;
+    }
+    for (uint64_t kind = 2; kind >= 1; kind--) {
+        OK(limic_tag_loan_recv(world, 0, kind, 0xff, LIMIC_FOREVER, &loan, &got, &status));
+        CHECK(LIMIC_TAG(status.context, status.tag) == PARTS(9, 3, kind));
+        CHECK(status.length == 8 && memcmp(got, &kind, 8) == 0);
+        OK(limic_loan_return(&loan));
+    }
+    GIVES(LIMIC_ERR_TIMEOUT, limic_tag_loan_recv(world, 0, 0, 0, 0, &loan, &got, &status));
+    GIVES(LIMIC_ERR_INVALID,
+          limic_tag_loan_recv(world, 0, UINT64_MAX, UINT64_MAX, 0, &loan, &got, &status));
+}
+
 /* A tag with a context is a tag of 64 bits. */
 static void both_kinds(void)
 {
@@ -81,6 +112,7 @@ int main(void)
 {
     join();
     two_ranks();
+    loans();
     both_kinds();
     the_librarys();
     OK(limic_world_barrier(world));
