@@ -107,10 +107,8 @@
 #define LIMIC_THREADS_SERIALIZED 1
 
 /**
- * Since 1.1: any thread may call at any time; the library has the lock. A call that waits for a
- * message, a request or time lets other threads in meanwhile. limic_world_barrier,
- * limic_region_revoke, and the first limic_loan_isend, limic_iread or limic_iwrite to a peer keep
- * them out until they return. limic_endpoint_close and limic_world_finalize fail with
+ * Since 1.1: any thread may call at any time; the library has the lock, and a call that waits lets
+ * other threads in meanwhile. limic_endpoint_close and limic_world_finalize fail with
  * LIMIC_ERR_THREAD while another thread waits.
  */
 #define LIMIC_THREADS_MULTIPLE 2
@@ -532,7 +530,8 @@ int limic_world_size(struct limic_endpoint endpoint, uint32_t *size);
 int limic_world_launcher(struct limic_endpoint endpoint, const char **launcher);
 
 /**
- * Returns when all ranks have called it.
+ * Returns when all ranks have called it. With LIMIC_THREADS_MULTIPLE each thread's call counts as
+ * one of its rank.
  *
  * Errors: LIMIC_ERR_PEER_FAILED if a rank is gone, at every other one, with its name in
  * limic_last_error; misuse.

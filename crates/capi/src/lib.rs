@@ -20,6 +20,7 @@
 
 pub mod arguments;
 pub mod buffers;
+mod by_turns;
 pub mod counters;
 pub mod endpoint;
 mod endpoint_state;

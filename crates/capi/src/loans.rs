@@ -12,7 +12,7 @@ use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_loan, limic_request};
 use crate::messages::start;
 use crate::status::{StatusOut, limic_status};
-use crate::waiting::{Patience, until};
+use crate::waiting::{Patience, meet, until};
 
 #[cold]
 fn unknown() -> Failure {
@@ -100,6 +100,8 @@ pub(crate) unsafe fn start_send(
         let tag = tag()?;
         // SAFETY: the caller's promise.
         let request = unsafe { output(request, "request") }?;
+        let to = Peer::from_index(destination);
+        meet(held, to)?;
         match held.loans.get_mut(loan.number) {
             Some(Lent::Room(raw)) if length <= raw.len => {}
             Some(Lent::Room(raw)) => {
@@ -121,7 +123,6 @@ pub(crate) unsafe fn start_send(
         };
         let endpoint = loan.owner();
         *loan = limic_loan::default();
-        let to = Peer::from_index(destination);
         // SAFETY: this endpoint lent it, it is long enough by the check above, and C does not touch
         // it any more (limic.h).
         let posted = unsafe { held.raw().post_loan(to, tag, raw, length) }?;

@@ -26,11 +26,9 @@ pub const LIMIC_THREADS_OWNER: u32 = 0;
 /// Any thread may call, one at a time: the program sees to that with its own lock. A call while
 /// another thread is inside fails with `LIMIC_ERR_THREAD`.
 pub const LIMIC_THREADS_SERIALIZED: u32 = 1;
-/// Since 1.1: any thread may call at any time; the library has the lock. A call that waits for a
-/// message, a request or time lets other threads in meanwhile. `limic_world_barrier`,
-/// `limic_region_revoke`, and the first `limic_loan_isend`, `limic_iread` or `limic_iwrite` to a
-/// peer keep them out until they return. `limic_endpoint_close` and `limic_world_finalize` fail
-/// with `LIMIC_ERR_THREAD` while another thread waits.
+/// Since 1.1: any thread may call at any time; the library has the lock, and a call that waits lets
+/// other threads in meanwhile. `limic_endpoint_close` and `limic_world_finalize` fail with
+/// `LIMIC_ERR_THREAD` while another thread waits.
 pub const LIMIC_THREADS_MULTIPLE: u32 = 2;
 
 /// How an endpoint is opened. `limic_options options = LIMIC_OPTIONS_INIT;` and NULL mean the

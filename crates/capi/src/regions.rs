@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 
 use limic::raw::RegionId;
-use limic::{Access, Error, Peer};
+use limic::{Access, Peer};
 
 use crate::arguments::{bytes, output, room, too_long};
 use crate::endpoint_state::{EndpointState, Exposed};
@@ -12,6 +12,7 @@ use crate::errors::limic_error::{LIMIC_ERR_NO_MEMORY, LIMIC_ERR_REQUEST};
 use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_region, limic_request};
 use crate::messages::start;
+use crate::waiting::{Patience, meet, until};
 
 /// Exposes `length` bytes of the caller's memory at `data`: peers that are given the key can read
 /// and write them, until `limic_region_revoke`.
@@ -116,20 +117,30 @@ pub unsafe extern "C" fn limic_region_revoke(region: *mut limic_region) -> c_int
         return Failure::null("region").report();
     };
     inside(region.owner(), |held| {
-        let Some(&mut Exposed { id, allocated }) = held.regions.get_mut(region.number) else {
-            return Err(Failure::new(
-                LIMIC_ERR_REQUEST,
-                "the region is not known: it was revoked already",
-            ));
+        let number = region.number;
+        let memory = if held.is_shared() {
+            // Found anew each time: a thread that is let in may revoke it, and expose another one.
+            until(held, Patience::Forever, |held| {
+                Ok(held.raw().try_revoke(find(held, number)?.id)?)
+            })?
+        } else {
+            held.raw().revoke(find(held, number)?.id)?
         };
-        let memory = held.raw().revoke(id);
-        if !matches!(memory, Err(Error::RegionInUse { .. })) {
-            held.regions.take(region.number);
-            *region = limic_region::default();
-        }
+        let revoked = held.regions.take(number);
+        *region = limic_region::default();
         // What was allocated comes back as a vector and is freed here.
-        debug_assert!(allocated || memory.as_ref().map_or(true, Vec::is_empty));
-        Ok(memory.map(drop)?)
+        debug_assert!(revoked.is_some_and(|region| region.allocated) || memory.is_empty());
+        Ok(())
+    })
+}
+
+fn find(held: &EndpointState, number: u64) -> Result<&Exposed, Failure> {
+    let region = held.regions.get(number);
+    region.ok_or_else(|| {
+        Failure::new(
+            LIMIC_ERR_REQUEST,
+            "the region is not known: it was revoked already",
+        )
     })
 }
 
@@ -157,6 +168,7 @@ pub unsafe extern "C" fn limic_iread(
         // SAFETY: the caller's promise.
         let request = unsafe { output(request, "request") }?;
         let peer = Peer::from_index(peer);
+        meet(held, peer)?;
         // SAFETY: writable until the operation is done, by the caller's promise.
         let posted = unsafe { held.raw().post_read(peer, key, offset, &[data]) }?;
         start(endpoint, held, posted, request);
@@ -184,6 +196,7 @@ pub unsafe extern "C" fn limic_iwrite(
         // SAFETY: the caller's promise.
         let request = unsafe { output(request, "request") }?;
         let peer = Peer::from_index(peer);
+        meet(held, peer)?;
         // SAFETY: readable until the operation is done, by the caller's promise.
         let posted = unsafe { held.raw().post_write(peer, key, offset, &[data]) }?;
         start(endpoint, held, posted, request);

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use limic::Selector;
 use limic::raw::{poll_before, poll_until};
+use limic::{Peer, Selector};
 
 use crate::endpoint_state::EndpointState;
 use crate::entry::Inside;
@@ -70,6 +70,21 @@ pub(crate) fn until_message<T>(
         return Ok(poll_until(held.raw(), call, selector, || ask(held))?);
     }
     until(held, patience, |held| Ok(ask(held)?))
+}
+
+/// Before an operation that waits for the first contact with its peer: waits for that here, where
+/// other threads are to be let in. What stands against it the operation itself says.
+pub(crate) fn meet(held: &mut Inside, peer: Peer) -> Result<(), Failure> {
+    if !held.is_shared() {
+        return Ok(());
+    }
+    until(held, Patience::Forever, |held| {
+        let is_met = held.raw().attach(peer).unwrap_or(true);
+        if !is_met {
+            held.raw().progress();
+        }
+        Ok(is_met.then_some(()))
+    })
 }
 
 #[cold]

@@ -3,9 +3,10 @@
 use core::ffi::{CStr, c_char, c_int};
 use std::ffi::CString;
 
-use limic::{Endpoint, World};
+use limic::{Barrier, Endpoint, Tag, World};
 
 use crate::arguments::output;
+use crate::by_turns::ByTurns;
 use crate::endpoint_state::{EndpointState, Kind};
 use crate::entry::enter;
 use crate::errors::Failure;
@@ -50,6 +51,7 @@ trait Job {
     fn size(&self) -> u32;
     fn launcher(&self) -> &'static str;
     fn barrier(&self) -> limic::Result<()>;
+    fn own_barrier(&self) -> (&Barrier, Tag);
 }
 
 impl<E: Endpoint> Job for World<E> {
@@ -64,6 +66,9 @@ impl<E: Endpoint> Job for World<E> {
     }
     fn barrier(&self) -> limic::Result<()> {
         World::barrier(self)
+    }
+    fn own_barrier(&self) -> (&Barrier, Tag) {
+        World::own_barrier(self)
     }
 }
 
@@ -137,13 +142,22 @@ pub unsafe extern "C" fn limic_world_launcher(
     })
 }
 
-/// Returns when all ranks have called it.
+/// Returns when all ranks have called it. With `LIMIC_THREADS_MULTIPLE` each thread's call counts
+/// as one of its rank.
 ///
 /// Errors: `LIMIC_ERR_PEER_FAILED` if a rank is gone, at every other one, with its name in
 /// `limic_last_error`; misuse.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_world_barrier(endpoint: limic_endpoint) -> c_int {
-    inside(endpoint, |held| Ok(job(held)?.barrier()?))
+    inside(endpoint, |held| {
+        if !held.is_shared() {
+            return Ok(job(held)?.barrier()?);
+        }
+        let (barrier, tag) = job(held)?.own_barrier();
+        // The world is the other threads' while this one waits.
+        let barrier = barrier.clone();
+        barrier.wait_by(ByTurns(held), tag)
+    })
 }
 
 /// Leaves the job in good order and closes the endpoint: waits until all ranks do, so that nobody

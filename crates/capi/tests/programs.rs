@@ -54,6 +54,7 @@ programs! {
     misuse: 1,
     threads: 1,
     any_thread: 1,
+    let_in: 2,
     several: 1,
     log: 1,
 }

@@ -65,6 +65,14 @@ impl<T> Slab<T> {
     }
 
     /// The value of a number, unless it was taken out.
+    #[must_use]
+    pub fn get(&self, number: u64) -> Option<&T> {
+        let place = self.places.get(number as u32 as usize)?;
+        let is_its = u64::from(place.generation) == number >> 32;
+        place.value.as_ref().filter(|_| is_its)
+    }
+
+    /// The same, to be changed.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut T> {
         self.place(number)?.value.as_mut()
     }
@@ -107,7 +115,9 @@ mod tests {
         let a = slab.insert('a');
         let b = slab.insert('b');
         assert_eq!(slab.get_mut(a), Some(&mut 'a'));
+        assert_eq!(slab.get(a), Some(&'a'));
         assert_eq!(slab.take(a), Some('a'));
+        assert_eq!(slab.get(a), None);
         assert_eq!(slab.get_mut(a), None);
         assert_eq!(slab.take(a), None);
         let c = slab.insert('c');

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use limic_topology::CpuSet;
 
 use crate::engine::patience::in_call;
+use crate::raw::Messenger;
 use crate::{Endpoint, Error, Peer, PeerFailure, Result, Selector, Status, Tag};
 
 /// Bytes of a message that names a rank that is gone; all others are empty.
@@ -136,12 +137,17 @@ impl Barrier {
     /// any more; then the others go on to wait until it closes.
     pub fn wait<E: Endpoint>(&self, endpoint: &E, tag: impl Into<Tag>) -> Result<()> {
         let tag = tag.into();
-        in_call("barrier", || self.meet(endpoint, tag))
+        in_call("barrier", || self.wait_by(Blocking(endpoint), tag))
     }
 
-    fn meet<E: Endpoint>(&self, endpoint: &E, tag: Tag) -> Result<()> {
+    /// The same, for a runtime whose messages go by calls of its own. Where several threads are in
+    /// it at a time, each counts as one call.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait), and what ends the runtime's calls.
+    pub fn wait_by<M: Messenger>(&self, messenger: M, tag: Tag) -> Result<(), M::Failure> {
         let mut meeting = Meeting {
-            endpoint,
+            messenger,
             tag,
             ranks: self.ranks,
             gone: None,
@@ -152,7 +158,7 @@ impl Barrier {
         if let Some(head) = self.head {
             meeting.tell(head)?;
             meeting.hear(head)?;
-            return meeting.outcome();
+            return Ok(meeting.outcome()?);
         }
         for follower in &self.followers {
             meeting.hear(*follower)?;
@@ -168,22 +174,52 @@ impl Barrier {
         for follower in &self.followers {
             meeting.tell(*follower)?;
         }
-        meeting.outcome()
+        Ok(meeting.outcome()?)
+    }
+}
+
+/// Messages by the blocking calls of an endpoint.
+struct Blocking<'a, E>(&'a E);
+
+impl<E: Endpoint> Messenger for Blocking<'_, E> {
+    type Failure = Error;
+
+    fn send(&mut self, to: Peer, tag: Tag, message: &[u8]) -> Result<Result<()>> {
+        Ok(self.0.send(to, tag, message))
+    }
+
+    fn recv(&mut self, from: Peer, tag: Tag, into: &mut [u8]) -> Result<Result<Status>> {
+        Ok(self.0.recv(Selector::exact(from, tag), into))
+    }
+
+    fn exchange(
+        &mut self,
+        (to, message): (Peer, &[u8]),
+        (from, into): (Peer, &mut [u8]),
+        tag: Tag,
+    ) -> Result<(Result<()>, Result<Status>)> {
+        self.0.scope(|scope| {
+            let receive = scope.irecv(Selector::exact(from, tag), into);
+            let send = scope.isend(to, tag, message);
+            let sent = send.and_then(|send| send.wait().map(drop));
+            let received = receive.and_then(|receive| receive.wait());
+            Ok((sent, received.map(|(status, _)| status)))
+        })
     }
 }
 
 /// One barrier under way.
-struct Meeting<'a, E> {
-    endpoint: &'a E,
+struct Meeting<M> {
+    messenger: M,
     tag: Tag,
     ranks: u32,
     /// The first rank that was found to be gone.
     gone: Option<(Peer, PeerFailure)>,
 }
 
-impl<E: Endpoint> Meeting<'_, E> {
+impl<M: Messenger> Meeting<M> {
     /// Tells one rank, and hears from another, which may wait in turn for who waits for it.
-    fn exchange(&mut self, to: Peer, from: Peer) -> Result<()> {
+    fn exchange(&mut self, to: Peer, from: Peer) -> Result<(), M::Failure> {
         let Some(name) = self.name() else {
             // An empty message goes whether its receiver waits or not.
             self.tell(to)?;
@@ -191,31 +227,25 @@ impl<E: Endpoint> Meeting<'_, E> {
         };
         // A name may have to be asked for, like any message: all settings are possible.
         let mut heard = [0; NAME];
-        let (sent, received) = self.endpoint.scope(|scope| {
-            let receive = scope.irecv(Selector::exact(from, self.tag), &mut heard);
-            let send = scope.isend(to, self.tag, &name);
-            let sent = send.and_then(|send| send.wait().map(drop));
-            let received = receive.and_then(|receive| receive.wait());
-            Ok((sent, received.map(|(status, _)| status)))
-        })?;
+        let (send, receive) = ((to, &name[..]), (from, &mut heard[..]));
+        let (sent, received) = self.messenger.exchange(send, receive, self.tag)?;
         self.unless_gone(sent)?;
-        self.heard(from, received, heard)
+        Ok(self.heard(from, received, heard)?)
     }
 
     /// Tells a rank that this one, and all that it has heard from, are there; or who is not.
-    fn tell(&mut self, to: Peer) -> Result<()> {
+    fn tell(&mut self, to: Peer) -> Result<(), M::Failure> {
         let name = self.name();
         let message: &[u8] = name.as_ref().map_or(&[], |name| name);
-        let sent = self.endpoint.send(to, self.tag, message);
-        self.unless_gone(sent).map(drop)
+        let sent = self.messenger.send(to, self.tag, message)?;
+        self.unless_gone(sent)?;
+        Ok(())
     }
 
-    fn hear(&mut self, from: Peer) -> Result<()> {
+    fn hear(&mut self, from: Peer) -> Result<(), M::Failure> {
         let mut name = [0; NAME];
-        let received = self
-            .endpoint
-            .recv(Selector::exact(from, self.tag), &mut name);
-        self.heard(from, received, name)
+        let received = self.messenger.recv(from, self.tag, &mut name)?;
+        Ok(self.heard(from, received, name)?)
     }
 
     /// What the message of a rank says.

@@ -1,11 +1,13 @@
 //! An endpoint in terms of raw memory: what a C interface and a libfabric provider use.
 //!
 //! Applications use the safe [`Endpoint`](crate::Endpoint) trait alone. Here is a trait for each
-//! use: [`Messages`], [`Requests`], [`OneSided`], [`Loans`], [`Runtime`].
+//! use: [`Messages`], [`Requests`], [`OneSided`], [`Loans`], [`Runtime`]. A runtime that waits
+//! by itself is a [`Messenger`] to what is made of messages.
 
 mod inbox;
 mod loans;
 mod messages;
+mod messenger;
 mod one_sided;
 mod regions;
 mod requests;
@@ -21,6 +23,7 @@ pub use inbox::Inbox;
 pub use limic_shm::bytes::{RawSlice, RawSliceMut};
 pub use loans::{Hold, Loans, RawLoan, RawLoaned};
 pub use messages::Messages;
+pub use messenger::Messenger;
 pub use one_sided::OneSided;
 pub(crate) use regions::part;
 pub use regions::{Access, RegionId};

@@ -187,6 +187,13 @@ impl<E: Endpoint> World<E> {
         Barrier::new(rank, &self.heads)
     }
 
+    /// This world's barrier and the tag of its messages, for a runtime that waits by itself
+    /// ([`Barrier::wait_by`]).
+    #[must_use]
+    pub fn own_barrier(&self) -> (&Barrier, Tag) {
+        (&self.barrier, BARRIER)
+    }
+
     /// Ends the whole job: every rank is killed, and the launcher returns `code`.
     pub fn abort(mut self, code: i32, message: &str) -> ! {
         self.bootstrap.abort(code, message);
