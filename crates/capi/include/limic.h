@@ -550,9 +550,9 @@ int limic_world_finalize(struct limic_endpoint endpoint);
 
 /**
  * Ends the whole job: every rank is killed, and the launcher returns code. Does not return, unless
- * the handle is no world, or another thread owns it (LIMIC_ERR_THREAD). Waits for no peer, but for
- * calls that keep other threads out (LIMIC_THREADS_MULTIPLE): beside a barrier that may hang, end
- * the process instead. An endpoint that failed (LIMIC_ERR_INTERNAL) does it too.
+ * the handle is no world, or another thread owns it (LIMIC_ERR_THREAD). Waits for no peer, and with
+ * LIMIC_THREADS_MULTIPLE for no other thread. An endpoint that failed (LIMIC_ERR_INTERNAL) does it
+ * too.
  *
  * - message: what the launcher is to print; may be NULL.
  *

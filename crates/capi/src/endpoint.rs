@@ -62,7 +62,7 @@ pub unsafe extern "C" fn limic_endpoint_open(
 /// has ended; memory of `limic_region_allocate` is never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_endpoint_close(endpoint: limic_endpoint) -> c_int {
-    guarded(|| Ok(table::remove(endpoint, false)?.into_kind(drop)?))
+    guarded(|| Ok(table::remove(endpoint)?.into_kind(drop)?))
 }
 
 /// The address of an endpoint: `LIMIC_ADDRESS_LENGTH` bytes that travel to the other processes in

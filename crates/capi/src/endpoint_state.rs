@@ -123,17 +123,4 @@ impl EndpointState {
         let ended = end(self.kind);
         in_use.map_or(Ok(ended), Err)
     }
-
-    /// The endpoint alone, for a process that ends now: taking back what C holds could wait for a
-    /// peer.
-    pub(crate) fn into_kind_at_once(self: Box<Self>) -> Kind {
-        let Self {
-            kind,
-            loans,
-            regions,
-            ..
-        } = *self;
-        core::mem::forget((loans, regions));
-        kind
-    }
 }

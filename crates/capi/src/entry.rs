@@ -38,6 +38,18 @@ pub(crate) fn enter(endpoint: limic_endpoint) -> Result<Inside, Failure> {
     Ok(Inside { place, state })
 }
 
+/// Whether this thread may end the endpoint's job. Where any thread may call, it needs no turn for
+/// that, but is not to be inside.
+pub(crate) fn may_abort(endpoint: limic_endpoint) -> Result<(), Failure> {
+    let place = find(endpoint)?;
+    // Relaxed: as in `enter`.
+    let is_inside = place.owner.load(Ordering::Relaxed) == this_thread();
+    if place.threads() == Threads::Multiple && !is_inside {
+        return Ok(());
+    }
+    enter(endpoint).map(drop)
+}
+
 #[inline(always)]
 fn begin(place: &Place) {
     place.busy.store(true, Ordering::Relaxed);

@@ -28,6 +28,7 @@ mod entry;
 pub mod errors;
 mod ffi_guard;
 pub mod handles;
+mod launchers;
 pub mod loans;
 pub mod log;
 pub mod messages;

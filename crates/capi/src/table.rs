@@ -18,6 +18,7 @@ use crate::entry::{enter, give_up};
 use crate::errors::Failure;
 use crate::errors::limic_error::*;
 use crate::handles::limic_endpoint;
+use crate::launchers;
 use crate::turns::Turns;
 
 /// Endpoints that can be open at a time.
@@ -248,25 +249,17 @@ pub(crate) fn other_thread(threads: Threads) -> Failure {
     Failure::new(LIMIC_ERR_THREAD, text)
 }
 
-/// Takes an endpoint out; its handle is void from then on. The thread owns it. `at_once`: the
-/// process ends now, and calls of other threads that wait never come back.
-pub(crate) fn remove(
-    endpoint: limic_endpoint,
-    at_once: bool,
-) -> Result<Box<EndpointState>, Failure> {
+/// Takes an endpoint out; its handle is void from then on. The thread owns it.
+pub(crate) fn remove(endpoint: limic_endpoint) -> Result<Box<EndpointState>, Failure> {
     let inside = enter(endpoint)?;
     let place = inside.place;
-    let is_awaited = place.turns.are_awaited();
-    if is_awaited && !at_once {
+    if place.turns.are_awaited() {
         return Err(other_thread(place.threads()));
     }
     // SAFETY: this thread owns the place, and does not use what `inside` gives any more; `insert`
     // has made it of a box, which nobody has taken since: `enter` has found it.
     let held = unsafe { Box::from_raw(place.held.get().replace(core::ptr::null_mut())) };
-    if is_awaited {
-        core::mem::forget(inside);
-        return Ok(held);
-    }
+    launchers::remove(endpoint);
     // In this order: see `Turns::take`.
     place.generation.store(0, Ordering::SeqCst);
     place.turns.call_all();

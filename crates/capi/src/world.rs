@@ -3,18 +3,18 @@
 use core::ffi::{CStr, c_char, c_int};
 use std::ffi::CString;
 
-use limic::{Barrier, Endpoint, Tag, World};
+use limic::{Barrier, Endpoint, Launcher, Tag, World};
 
 use crate::arguments::output;
 use crate::by_turns::ByTurns;
 use crate::endpoint_state::{EndpointState, Kind};
-use crate::entry::enter;
+use crate::entry::{enter, may_abort};
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_NOT_WORLD;
 use crate::ffi_guard::{broken, guarded, inside};
 use crate::handles::limic_endpoint;
 use crate::options::{Opened, Options, limic_options};
-use crate::table;
+use crate::{launchers, table};
 
 /// Joins the job that this process was started in, by `limic run`, Hydra's `mpiexec` (PMI-1),
 /// `prterun` or `srun --mpi=pmix` (PMIx); a process that nobody started is a job of one rank. All
@@ -40,7 +40,11 @@ pub unsafe extern "C" fn limic_world_open(
             Opened::Shm(endpoint) => Kind::ShmWorld(World::with(endpoint)?),
             Opened::Kernel(endpoint) => Kind::KernelWorld(World::with(endpoint)?),
         };
-        endpoint.write(table::insert(EndpointState::new(kind), options.threads)?);
+        let held = EndpointState::new(kind);
+        let launcher = job(&held)?.connection();
+        let opened = table::insert(held, options.threads)?;
+        launchers::insert(opened, launcher);
+        endpoint.write(opened);
         Ok(())
     })
 }
@@ -50,6 +54,7 @@ trait Job {
     fn rank(&self) -> u32;
     fn size(&self) -> u32;
     fn launcher(&self) -> &'static str;
+    fn connection(&self) -> Launcher;
     fn barrier(&self) -> limic::Result<()>;
     fn own_barrier(&self) -> (&Barrier, Tag);
 }
@@ -63,6 +68,9 @@ impl<E: Endpoint> Job for World<E> {
     }
     fn launcher(&self) -> &'static str {
         World::launcher(self)
+    }
+    fn connection(&self) -> Launcher {
+        World::connection(self)
     }
     fn barrier(&self) -> limic::Result<()> {
         World::barrier(self)
@@ -173,7 +181,7 @@ pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
         return looked;
     }
     guarded(|| {
-        let held = table::remove(endpoint, false)?;
+        let held = table::remove(endpoint)?;
         if held.broken {
             // It takes part in nothing any more, and the other ranks must not wait for it.
             held.into_kind(drop)?;
@@ -192,9 +200,8 @@ pub extern "C" fn limic_world_finalize(endpoint: limic_endpoint) -> c_int {
 
 /// Ends the whole job: every rank is killed, and the launcher returns `code`. Does not return,
 /// unless the handle is no world, or another thread owns it (`LIMIC_ERR_THREAD`). Waits for no
-/// peer, but for calls that keep other threads out (`LIMIC_THREADS_MULTIPLE`): beside a barrier
-/// that may hang, end the process instead. An endpoint that failed (`LIMIC_ERR_INTERNAL`) does it
-/// too.
+/// peer, and with `LIMIC_THREADS_MULTIPLE` for no other thread. An endpoint that failed
+/// (`LIMIC_ERR_INTERNAL`) does it too.
 ///
 /// - `message`: what the launcher is to print; may be NULL.
 ///
@@ -206,11 +213,9 @@ pub unsafe extern "C" fn limic_world_abort(
     code: c_int,
     message: *const c_char,
 ) -> c_int {
-    let looked = guarded(|| job(&*enter(endpoint)?).map(|_| ()));
-    if looked != 0 {
-        return looked;
-    }
     guarded(|| {
+        may_abort(endpoint)?;
+        let launcher = launchers::find(endpoint).ok_or_else(not_a_world)?;
         let text = if message.is_null() {
             String::new()
         } else {
@@ -218,12 +223,6 @@ pub unsafe extern "C" fn limic_world_abort(
             let text = unsafe { CStr::from_ptr(message) };
             text.to_string_lossy().into_owned()
         };
-        match table::remove(endpoint, true)?.into_kind_at_once() {
-            Kind::HybridWorld(world) => world.abort(code, &text),
-            Kind::ShmWorld(world) => world.abort(code, &text),
-            Kind::KernelWorld(world) => world.abort(code, &text),
-            // Looked at above.
-            Kind::Hybrid(_) | Kind::Shm(_) | Kind::Kernel(_) => Ok(()),
-        }
+        launcher.abort(code, &text)
     })
 }

@@ -59,6 +59,24 @@ programs! {
     log: 1,
 }
 
+/// The launcher ends the other rank, tells the message, and has the code.
+#[test]
+fn an_abort_waits_for_nobody() {
+    if let Some(why) = missing(Language::C) {
+        println!("SKIPPED: {why}");
+        return;
+    }
+    let stage = stage();
+    let program = stage.compile(&source("abort"), "limic", Language::C);
+    let mut command = std::process::Command::new(&stage.limic);
+    command.args(["run", "-n", "2"]).arg(program);
+    stage.prepare(&mut command);
+    let output = stage::finish(&mut command);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("enough"), "{said}");
+}
+
 /// The header for C++.
 #[test]
 fn objects_end_by_themselves() {

@@ -132,7 +132,7 @@ pub use scope::{Scope, ScopedRecv, ScopedSend};
 pub use wait::{
     Request, wait_all, wait_all_timeout, wait_any, wait_any_timeout, wait_some, wait_some_timeout,
 };
-pub use world::World;
+pub use world::{Launcher, World};
 
 /// What the fuzzer reads as if a peer had sent it.
 #[cfg(fuzzing)]

@@ -2,6 +2,7 @@
 
 use core::iter;
 use core::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use limic_shm::process::Process;
 use limic_topology::CpuSet;
@@ -23,15 +24,36 @@ const _: () = assert!(BARRIER.0 & Tag::LIBRARY.0 != 0);
 /// too, and then this rank's barrier waits for them in vain.
 #[derive(Debug)]
 pub struct World<E: Endpoint = HybridEndpoint> {
-    // Before the bootstrap: the endpoint closes first.
+    // Before the launcher's connection: the endpoint closes first.
     endpoint: E,
-    bootstrap: Box<dyn Bootstrap>,
+    launcher: Launcher,
     rank: u32,
     size: u32,
     /// The head of each rank in a barrier.
     heads: Vec<u32>,
     barrier: Barrier,
     process: Process,
+}
+
+/// A world's connection to what started its job, for any thread.
+#[derive(Clone, Debug)]
+pub struct Launcher(Arc<Mutex<Box<dyn Bootstrap>>>);
+
+impl Launcher {
+    fn lock(&self) -> MutexGuard<'_, Box<dyn Bootstrap>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the whole job, as [`World::abort`], and waits for no other thread. If one is in a call
+    /// to the launcher just now, the launcher sees this process end, without the `message`.
+    pub fn abort(&self, code: i32, message: &str) -> ! {
+        match self.0.try_lock() {
+            Ok(mut bootstrap) => bootstrap.abort(code, message),
+            Err(TryLockError::Poisoned(bootstrap)) => bootstrap.into_inner().abort(code, message),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        std::process::exit(code)
+    }
 }
 
 impl World<HybridEndpoint> {
@@ -75,7 +97,7 @@ impl<E: Endpoint> World<E> {
         let heads = Barrier::heads(&places);
         let world = Self {
             endpoint,
-            bootstrap,
+            launcher: Launcher(Arc::new(Mutex::new(bootstrap))),
             rank,
             size,
             barrier: Barrier::new(rank, &heads)?,
@@ -101,7 +123,7 @@ impl<E: Endpoint> World<E> {
     /// How the job was started: `pmi1`, `pmix` or `single`.
     #[must_use]
     pub fn launcher(&self) -> &'static str {
-        self.bootstrap.kind()
+        self.launcher.lock().kind()
     }
 
     /// The peer with this rank.
@@ -149,7 +171,10 @@ impl<E: Endpoint> World<E> {
     ) -> Result<Vec<F>> {
         let endpoints: Vec<F> = iter::repeat_with(open).take(count).collect::<Result<_>>()?;
         let mine = endpoints.iter().flat_map(|one| one.address().to_bytes());
-        let all = self.bootstrap.all_gather(&mine.collect::<Vec<u8>>())?;
+        let all = self
+            .launcher
+            .lock()
+            .all_gather(&mine.collect::<Vec<u8>>())?;
         if let Some((rank, other)) = (0..)
             .zip(&all)
             .find(|(_, one)| one.len() != count * ADDRESS_LEN)
@@ -195,9 +220,14 @@ impl<E: Endpoint> World<E> {
     }
 
     /// Ends the whole job: every rank is killed, and the launcher returns `code`.
-    pub fn abort(mut self, code: i32, message: &str) -> ! {
-        self.bootstrap.abort(code, message);
-        std::process::exit(code)
+    pub fn abort(self, code: i32, message: &str) -> ! {
+        self.launcher.abort(code, message)
+    }
+
+    /// The connection to the launcher, by which any thread can [abort](Launcher::abort) the job.
+    #[must_use]
+    pub fn connection(&self) -> Launcher {
+        self.launcher.clone()
     }
 
     /// Leaves the job in good order: waits until all ranks do, so that nobody misses a message.
@@ -216,10 +246,10 @@ impl<E: Endpoint> World<E> {
     ///
     /// # Errors
     /// [`Error::PeerFailed`] if a rank died, [`Error::Bootstrap`].
-    pub fn finalize(mut self) -> Result<()> {
+    pub fn finalize(self) -> Result<()> {
         self.barrier()?;
         self.endpoint.close();
-        Ok(self.bootstrap.finalize()?)
+        Ok(self.launcher.lock().finalize()?)
     }
 }
 
@@ -257,7 +287,7 @@ impl<E: Endpoint> Drop for World<E> {
         if !std::thread::panicking() && self.process.is_current() {
             self.endpoint.close();
             // Nobody is left to tell.
-            let _ = self.bootstrap.finalize();
+            let _ = self.launcher.lock().finalize();
         }
     }
 }
