@@ -9,6 +9,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert_eq!(address.to_bytes(), bytes);
     }
     if let Some(address) = FabricAddress::from_bytes(bytes) {
-        assert_eq!(FabricAddress::from_bytes(&address.to_bytes()), Some(address));
+        assert_eq!(
+            FabricAddress::from_bytes(&address.to_bytes()),
+            Some(address)
+        );
     }
 });

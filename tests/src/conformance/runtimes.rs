@@ -2,7 +2,7 @@
 //! kept out of matching, regions in memory of their own.
 
 use limic::counters::Event;
-use limic::raw::{ClaimId, Posted, RawSlice, RawSliceMut, SendOptions};
+use limic::raw::{Posted, RawSlice, RawSliceMut, Reserved, SendOptions};
 use limic::{Access, Endpoint, Error, RequestId, Selector, Status, Tag};
 
 use super::sizes::lengths;
@@ -222,10 +222,12 @@ pub fn set_aside_messages<E: Endpoint>(case: &Case<E>) {
         }
         party.endpoint.reserve_tags(Tag(SIGN), SIGN);
         for (number, len) in (0..).zip(sizes) {
-            let (status, claim): (Status, ClaimId) = loop {
+            let (status, claim) = loop {
                 party.endpoint.progress();
-                if let Some(taken) = party.endpoint.take_reserved() {
-                    break taken;
+                match party.endpoint.take_reserved() {
+                    Some(Reserved::Claimed(status, claim)) => break (status, claim),
+                    Some(Reserved::Ended(_, why)) => panic!("{why}"),
+                    None => {}
                 }
             };
             assert_eq!((status.tag, status.len), (Tag(number | SIGN), len as u64));
@@ -247,7 +249,8 @@ pub fn set_aside_messages<E: Endpoint>(case: &Case<E>) {
             check(number, &buffer);
         }
         party.meet();
-        assert!(party.endpoint.take_reserved().is_none());
+        let more = party.endpoint.take_reserved();
+        assert!(!matches!(more, Some(Reserved::Claimed(..))), "{more:?}");
     });
 }
 

@@ -1,7 +1,7 @@
 //! Calls of `limic::raw` beside those of `raw`: safe ones, about regions and messages by number,
 //! also by numbers that mean none.
 
-use limic::raw::{Loans, Messages, OneSided, RegionId, Runtime};
+use limic::raw::{Loans, Messages, OneSided, RegionId, Reserved, Runtime};
 use limic::{Error, Tag};
 use limic_tests::content;
 
@@ -160,7 +160,10 @@ impl Era<'_> {
 
     /// Takes all messages that reserved tags have kept.
     pub(super) fn take_reserved(&mut self, at: usize) {
-        while let Some((status, _)) = self.endpoint(at).take_reserved() {
+        while let Some(reserved) = self.endpoint(at).take_reserved() {
+            let Reserved::Claimed(status, _) = reserved else {
+                continue;
+            };
             assert_eq!(status.tag, Tag(RESERVED));
             let (at, from) = (self.name(at), self.name_of(at, status.peer));
             let number = self.model.receive();
