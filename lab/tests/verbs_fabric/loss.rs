@@ -4,8 +4,8 @@ use core::time::Duration;
 use std::time::Instant;
 
 use limic_ibverbs::fabric::{
-    ConnectionFailure, Event, Fabric, FabricAddress, FabricSettings, Inbox, RemoteRange,
-    SendRefused, TransferError,
+    ConnectionFailure, Event, Fabric, FabricSettings, Inbox, RemoteRange, SendRefused,
+    TransferError,
 };
 use limic_ibverbs::objects::Access;
 use limic_lab_tests::in_guest;
