@@ -92,10 +92,29 @@ impl<T> Slab<T> {
 
     /// Takes all values out, in no order.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.extract(|_| true)
+    }
+
+    /// Takes out all values that are `wanted`, in no order.
+    pub fn extract(&mut self, wanted: impl Fn(&T) -> bool) -> impl Iterator<Item = T> {
         (0..self.places.len()).filter_map(move |at| {
-            let generation = self.places[at].generation;
-            self.take(u64::from(generation) << 32 | at as u64)
+            let place = &self.places[at];
+            place.value.as_ref().filter(|value| wanted(value))?;
+            self.take(u64::from(place.generation) << 32 | at as u64)
         })
+    }
+
+    /// How many values there are. A place whose generations are used up counts too.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }
 
@@ -149,10 +168,16 @@ mod tests {
         for number in numbers {
             assert_eq!(slab.get_mut(number), None);
         }
+        assert!(slab.is_empty());
         let mut places = ['d', 'e', 'f'].map(|value| slab.insert(value) as u32);
         places.sort_unstable();
         assert_eq!(places, [0, 1, 2]);
-        assert_eq!(slab.drain().count(), 3);
+        assert_eq!(slab.len(), 3);
+        assert_eq!(
+            slab.extract(|value| *value == 'e').collect::<Vec<_>>(),
+            ['e']
+        );
+        assert_eq!(slab.drain().count(), 2);
         assert_eq!(slab.drain().count(), 0);
     }
 

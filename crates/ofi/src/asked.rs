@@ -8,7 +8,7 @@ use limic::raw::RawSliceMut;
 use limic::{Access, Peer, Status};
 
 use crate::call::append;
-use crate::control_channel::Topic;
+use crate::control_channel::{Topic, numbered, parts_of};
 use crate::endpoint::Endpoint;
 use crate::errors::text_of;
 use crate::log;
@@ -42,7 +42,7 @@ pub(crate) struct Asked {
 #[derive(Default)]
 pub(crate) struct Answers {
     to: Option<Peer>,
-    count: u32,
+    count: u64,
     /// The message; the count comes into its first word in the end.
     bytes: Vec<u8>,
 }
@@ -114,19 +114,18 @@ impl Endpoint {
 
     /// A peer answers so many operations: for each a word, which is its number and an error number,
     /// and behind it the results, unless it is refused.
-    pub(crate) fn answered(&self, peer: Peer, count: u32, mut answers: &[u8]) {
+    pub(crate) fn answered(&self, peer: Peer, count: u64, mut answers: &[u8]) {
         for _ in 0..count {
             let asked = answers.split_first_chunk().and_then(|(word, rest)| {
-                let word = u64::from_ne_bytes(*word);
-                let operation = self.unanswered.borrow_mut().take(peer, word as u32)?;
-                Some((operation, word, rest))
+                let (errno, number) = parts_of(u64::from_ne_bytes(*word));
+                let operation = self.unanswered.borrow_mut().take(peer, number)?;
+                Some((operation, i32::from(errno), rest))
             });
-            let Some((Operation { node, room }, word, rest)) = asked else {
+            let Some((Operation { node, room }, mut errno, rest)) = asked else {
                 // What follows cannot be told apart.
                 log::warn(&format_args!("{peer} answers what it was not asked"));
                 return self.end_unanswered(peer, FI_EIO);
             };
-            let mut errno = (word >> 32) as i32;
             let len = if errno == 0 { room.len() } else { 0 };
             match rest.split_at_checked(len) {
                 // SAFETY: whoever asked promised that the room is the operation's until it is over.
@@ -154,7 +153,7 @@ impl Endpoint {
     pub(crate) fn answer(
         &self,
         answers: &mut Answers,
-        (peer, number): (Peer, u32),
+        (peer, number): (Peer, u64),
         execute: impl FnOnce(&mut Vec<u8>) -> Result<(), i32>,
     ) {
         if answers.to != Some(peer) || answers.bytes.len() >= MANY_BYTES {
@@ -163,7 +162,7 @@ impl Endpoint {
             answers.bytes = self.begin(Topic::Answers, 0);
         }
         answers.count += 1;
-        let (at, number) = (answers.bytes.len(), u64::from(number));
+        let at = answers.bytes.len();
         answers.bytes.extend_from_slice(&number.to_ne_bytes());
         if let Err(errno) = execute(&mut answers.bytes) {
             log::warn(&format_args!(
@@ -171,7 +170,7 @@ impl Endpoint {
                 text_of(errno).to_string_lossy()
             ));
             answers.bytes.truncate(at);
-            let word = (errno as u64) << 32 | number;
+            let word = numbered(errno as u16, number);
             answers.bytes.extend_from_slice(&word.to_ne_bytes());
         }
     }

@@ -19,7 +19,7 @@ use crate::progress::{kind, name_of};
 use crate::send::Sent;
 use limic_ofi_abi::*;
 
-/// What a message says, in bits 32 and above of its first word. Below stands a number, which an
+/// What a message says, in bits 48 and above of its first word. Below stands a number, which an
 /// operation and its answer have in common. All have one tag, since a record under the tag of the
 /// one before takes less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,22 +37,21 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    const SHIFT: u32 = 32;
-
-    fn word(self, number: u32) -> u64 {
-        (self as u64) << Self::SHIFT | u64::from(number)
+    fn word(self, number: u64) -> u64 {
+        numbered(self as u16, number)
     }
 
     /// Writes the first word of a message, for which there is room.
-    pub(crate) fn head(self, number: u32, message: &mut [u8]) {
+    pub(crate) fn head(self, number: u64, message: &mut [u8]) {
         if let Some(head) = message.first_chunk_mut() {
             *head = self.word(number).to_ne_bytes();
         }
     }
 
     /// What the first word of a message says, and the number there.
-    fn of(word: u64) -> Option<(Self, u32)> {
-        let topic = match word >> Self::SHIFT {
+    fn of(word: u64) -> Option<(Self, u64)> {
+        let (topic, number) = parts_of(word);
+        let topic = match topic {
             1 => Self::Written,
             2 => Self::Change,
             3 => Self::Fetch,
@@ -60,8 +59,18 @@ impl Topic {
             5 => Self::Answers,
             _ => return None,
         };
-        Some((topic, word as u32))
+        Some((topic, number))
     }
+}
+
+/// A word with a number in its lower 48 bits.
+pub(crate) const fn numbered(above: u16, number: u64) -> u64 {
+    (above as u64) << 48 | number
+}
+
+/// What stands above the number of a word, and the number.
+pub(crate) const fn parts_of(word: u64) -> (u16, u64) {
+    ((word >> 48) as u16, word & (u64::MAX >> 16))
 }
 
 /// Longest message of this kind that makes sense.
@@ -335,7 +344,7 @@ impl Endpoint {
 
     /// The beginning of a message, in the memory of the last one that went at once, so a steady
     /// state does not allocate.
-    pub(crate) fn begin(&self, topic: Topic, number: u32) -> Vec<u8> {
+    pub(crate) fn begin(&self, topic: Topic, number: u64) -> Vec<u8> {
         let mut message = self.said_last.take();
         message.clear();
         message.extend_from_slice(&topic.word(number).to_ne_bytes());

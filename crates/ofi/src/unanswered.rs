@@ -2,12 +2,14 @@
 
 use limic::Peer;
 use limic::raw::RawSliceMut;
+use limic_ffi::Slab;
 
 use crate::call::slice_mut;
 use crate::node::Node;
 
 /// Most operations that are not answered yet. The caller of one more has to make progress first:
-/// each has memory here, and its answer has some at the peer until it is taken.
+/// each has memory here, and its answer has some at the peer until it is taken. Their places have
+/// 16 bits.
 const MOST: usize = 1 << 16;
 
 /// Where the results of an operation go.
@@ -57,70 +59,37 @@ pub(crate) struct Operation {
     pub(crate) room: Room,
 }
 
-struct Entry {
-    /// How many operations have been here, wrapping, so that none is answered twice.
-    generation: u16,
-    peer: Peer,
-    operation: Option<Operation>,
-}
-
-/// The operations.
+/// The operations, each with the peer that was asked. Peers are told of a number in 48 bits, of
+/// which the lower 16 are a place.
 #[derive(Default)]
-pub(crate) struct Unanswered {
-    entries: Vec<Entry>,
-    free: Vec<u16>,
-}
+pub(crate) struct Unanswered(Slab<(Peer, Operation)>);
 
 impl Unanswered {
     /// Whether there is no room for one more.
     pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty() && self.entries.len() >= MOST
+        self.0.len() >= MOST
     }
 
     /// Adds an operation, and gives its number. `None`: there is no room for it.
-    pub(crate) fn add(&mut self, peer: Peer, operation: Operation) -> Option<u32> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None => {
-                let index = u16::try_from(self.entries.len()).ok()?;
-                self.entries.push(Entry {
-                    generation: 0,
-                    peer,
-                    operation: None,
-                });
-                index
-            }
-        };
-        let entry = &mut self.entries[usize::from(index)];
-        entry.peer = peer;
-        entry.operation = Some(operation);
-        Some(u32::from(entry.generation) << 16 | u32::from(index))
+    pub(crate) fn add(&mut self, peer: Peer, operation: Operation) -> Option<u64> {
+        if self.is_full() {
+            return None;
+        }
+        let number = self.0.insert((peer, operation));
+        Some(number >> 32 << 16 | number & 0xffff)
     }
 
     /// Takes out the operation of this number that this peer was asked for.
-    pub(crate) fn take(&mut self, peer: Peer, number: u32) -> Option<Operation> {
-        let index = number as u16;
-        let entry = self.entries.get_mut(usize::from(index))?;
-        if entry.peer != peer || entry.generation != (number >> 16) as u16 {
-            return None;
-        }
-        let operation = entry.operation.take()?;
-        entry.generation = entry.generation.wrapping_add(1);
-        self.free.push(index);
-        Some(operation)
+    pub(crate) fn take(&mut self, peer: Peer, number: u64) -> Option<Operation> {
+        let number = number >> 16 << 32 | number & 0xffff;
+        self.0.get(number).filter(|(asked, _)| *asked == peer)?;
+        self.0.take(number).map(|(_, operation)| operation)
     }
 
     /// Takes out all operations that this peer was asked for. Linear: for failures only.
     pub(crate) fn take_all_of(&mut self, peer: Peer) -> Vec<Operation> {
-        let numbered = self.entries.iter().zip(0_u32..);
-        let of_peer = numbered.filter(|(entry, _)| entry.peer == peer);
-        let numbers: Vec<u32> = of_peer
-            .map(|(entry, index)| u32::from(entry.generation) << 16 | index)
-            .collect();
-        let taken = numbers
-            .into_iter()
-            .filter_map(|number| self.take(peer, number));
-        taken.collect()
+        let of_peer = self.0.extract(|(asked, _)| *asked == peer);
+        of_peer.map(|(_, operation)| operation).collect()
     }
 }
 
