@@ -92,8 +92,12 @@ impl FabricAddress {
     }
 }
 
+/// Most bytes of an encoded [`RailAddress`].
+pub(super) const LONGEST_RAIL: usize = 22;
+
 impl RailAddress {
-    fn to_bytes(self) -> Vec<u8> {
+    /// As it travels.
+    pub(super) fn to_bytes(self) -> Vec<u8> {
         let gid = self.port.gid.0;
         let (kind, place) = match self.port.lid {
             0 if gid[..12] == MAPPED => (IPV4, &gid[12..]),
@@ -111,7 +115,7 @@ impl RailAddress {
     }
 
     /// A rail, and the bytes behind it.
-    fn split(bytes: &[u8]) -> Option<(Self, &[u8])> {
+    pub(super) fn split(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (&[kind, a, b, c], rest) = bytes.split_first_chunk::<4>()?;
         let (before, has_lid): (&[u8], bool) = match kind {
             ETHERNET => (&[], false),

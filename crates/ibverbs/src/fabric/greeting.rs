@@ -18,9 +18,9 @@
 //! greeting is answered but one that says 'ready', so it ends. A greeting without streams is a
 //! refusal: nothing comes of the attempt that was heard. It says why, and is not answered.
 
-use super::address::{FabricAddress, RailAddress};
+use super::address::{FabricAddress, LONGEST_RAIL, RailAddress};
 use super::rail::RAILS;
-use crate::objects::{Gid, PortAddress, RemoteQueuePair};
+use crate::objects::RemoteQueuePair;
 
 /// Most streams of a connection.
 pub(super) const STREAMS: usize = 8;
@@ -31,7 +31,6 @@ pub const HELLO: usize = 128;
 const MAGIC: [u8; 4] = *b"lmgr";
 const VERSION: u8 = 3;
 const FIXED: usize = 52;
-const RAIL: usize = 21;
 const STREAM: usize = 13;
 
 /// Bytes of the longest greeting.
@@ -39,7 +38,7 @@ pub(super) const LONGEST: usize = longest(RAILS, STREAMS);
 
 /// Bytes of the longest greeting with so many rails and streams.
 pub(super) const fn longest(rails: usize, streams: usize) -> usize {
-    FIXED + rails * RAIL + streams * STREAM + HELLO
+    FIXED + rails * LONGEST_RAIL + streams * STREAM + HELLO
 }
 
 /// One of an endpoint's streams, as it tells a peer.
@@ -113,11 +112,7 @@ impl Greeting {
         for word in [self.attempt, self.heard, self.packet_bytes] {
             out.extend(word.to_le_bytes());
         }
-        for rail in self.address.rails() {
-            out.extend(rail.port.gid.0);
-            out.extend(rail.port.lid.to_le_bytes());
-            out.extend(&rail.greeter.to_le_bytes()[..3]);
-        }
+        out.extend(self.address.rails().flat_map(|rail| rail.to_bytes()));
         for stream in &self.streams {
             let flags = u8::from(stream.is_connected) * CONNECTED + u8::from(stream.is_used) * USED;
             out.extend(&stream.pair.number.to_le_bytes()[..3]);
@@ -152,17 +147,9 @@ impl Greeting {
             return None;
         }
         let mut next_rail = || {
-            let (bytes, left) = rest.split_first_chunk::<RAIL>()?;
+            let (rail, left) = RailAddress::split(rest)?;
             rest = left;
-            let mut gid = [0; 16];
-            gid.copy_from_slice(&bytes[..16]);
-            Some(RailAddress {
-                port: PortAddress {
-                    gid: Gid(gid),
-                    lid: u16::from_le_bytes([bytes[16], bytes[17]]),
-                },
-                greeter: u32::from_le_bytes([bytes[18], bytes[19], bytes[20], 0]),
-            })
+            Some(rail)
         };
         let first = next_rail()?;
         let second = match rails {
@@ -226,6 +213,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::objects::{Gid, PortAddress};
 
     fn rail() -> impl Strategy<Value = RailAddress> {
         (any::<[u8; 16]>(), any::<u16>(), 0..1_u32 << 24).prop_map(|(gid, lid, greeter)| {
