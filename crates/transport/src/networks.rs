@@ -4,6 +4,8 @@
 use std::path::Path;
 
 use limic_fabric::Limits;
+#[cfg(feature = "ibverbs")]
+use limic_ibverbs::objects::{Context, Device, devices, named};
 use limic_libfabric::OfiSettings;
 #[cfg(feature = "ibverbs")]
 use limic_topology::{CpuSet, Nearness};
@@ -150,14 +152,14 @@ pub(crate) fn ports(settings: &Settings) -> limic_ibverbs::objects::PortSettings
 
 /// The adapters that verbs have here, the nearest ones to this thread's CPUs first.
 #[cfg(feature = "ibverbs")]
-pub(crate) fn adapters() -> Result<Vec<(String, Nearness)>, limic_ibverbs::VerbsError> {
+pub(crate) fn adapters() -> Result<Vec<(Device, Nearness)>, limic_ibverbs::VerbsError> {
     let cpus = CpuSet::allowed().unwrap_or_default();
-    let devices = limic_ibverbs::objects::devices()?.into_iter();
-    let mut adapters: Vec<_> = devices
+    let mut adapters: Vec<_> = devices()?
+        .into_iter()
         .map(|device| {
             let folder = Path::new("/sys/class/infiniband").join(&device.name);
             let nearness = Nearness::of(&folder.join("device"), &cpus);
-            (device.name, nearness)
+            (device, nearness)
         })
         .collect();
     adapters.sort_by_key(|(_, nearness)| *nearness);
@@ -171,37 +173,33 @@ pub(crate) fn adapters() -> Result<Vec<(String, Nearness)>, limic_ibverbs::Verbs
 /// [`NetworkOff`].
 #[cfg(feature = "ibverbs")]
 fn verbs(settings: &Settings) -> Result<String, NetworkOff> {
-    use limic_ibverbs::objects::{Context, Device};
-    let named = settings.verbs().devices;
+    let wanted = settings.verbs().devices;
     let ports = ports(settings);
     let (mut usable, mut why) = (Vec::new(), Vec::new());
     let text = |error: limic_ibverbs::VerbsError| NetworkOff::Unusable(error.to_string());
-    for (name, nearness) in adapters().map_err(text)? {
-        let device = Device { name };
+    for (device, nearness) in adapters().map_err(text)? {
         match Context::open(&device).and_then(|context| context.first_port(&ports)) {
-            Ok(_) => usable.push((device.name, nearness)),
+            Ok(_) => usable.push((device, nearness)),
             Err(error) => why.push(format!("{}: {error}", device.name)),
         }
     }
-    let is_usable = |named: &String| {
-        let mut names = usable.iter().map(|(name, _)| name);
-        names.any(|name| named.split(':').next() == Some(name.as_str()))
-    };
+    let is_usable = |name: &String| named(usable.iter().map(|(device, _)| device), name).is_some();
     match &usable[..] {
-        _ if !named.is_empty() && named.iter().all(is_usable) => Ok(named.join(", ")),
-        _ if !named.is_empty() => Err(NetworkOff::Unusable(format!(
+        _ if !wanted.is_empty() && wanted.iter().all(is_usable) => Ok(wanted.join(", ")),
+        _ if !wanted.is_empty() => Err(NetworkOff::Unusable(format!(
             "not all of {} can be used (LIMIC_VERBS_DEVICES): {}",
-            named.join(", "),
+            wanted.join(", "),
             why.join("; ")
         ))),
         [] => Err(NetworkOff::Unusable(why.join("; "))),
-        [(only, _)] => Ok(only.clone()),
+        [(only, _)] => Ok(only.name.clone()),
         [(used, nearness), others @ ..] => {
             let others = others
                 .iter()
-                .map(|(name, nearness)| format!("; {name} is {nearness}"));
+                .map(|(device, nearness)| format!("; {} is {nearness}", device.name));
             Ok(format!(
-                "{used}, which is {nearness}{}",
+                "{}, which is {nearness}{}",
+                used.name,
                 others.collect::<String>()
             ))
         }

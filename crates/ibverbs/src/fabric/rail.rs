@@ -11,7 +11,7 @@ use super::receives::Receives;
 use crate::VerbsError;
 use crate::objects::{
     CompletionQueue, Context, Device, Notifier, Port, ProtectionDomain, QueuePair,
-    QueuePairSettings, devices,
+    QueuePairSettings, devices, named,
 };
 
 /// Most rails: their keys for one slice of memory travel in one 64-bit word.
@@ -194,12 +194,7 @@ pub(super) fn open_all(settings: &FabricSettings) -> Result<Vec<Rail>, VerbsErro
     }
     let mut rails = Vec::new();
     for wanted in settings.devices.iter().take(RAILS) {
-        let named = |name: &str| present.iter().find(|device| device.name == name);
-        let found = named(wanted).map(|device| (device, None)).or_else(|| {
-            let (name, port) = wanted.rsplit_once(':')?;
-            Some((named(name)?, Some(port.parse().ok()?)))
-        });
-        let Some((device, port)) = found else {
+        let Some((device, port)) = named(present.iter(), wanted) else {
             let names: Vec<&str> = present.iter().map(|device| device.name.as_str()).collect();
             return Err(VerbsError::UnknownDevice {
                 wanted: wanted.clone(),

@@ -31,6 +31,19 @@ pub fn devices() -> Result<Vec<Device>, VerbsError> {
         .collect())
 }
 
+/// The device that a name means among those, and the port with it: `NAME` or `NAME:PORT`.
+#[must_use]
+pub fn named<'a>(
+    devices: impl Iterator<Item = &'a Device> + Clone,
+    wanted: &str,
+) -> Option<(&'a Device, Option<u8>)> {
+    let find = |name: &str| devices.clone().find(|device| device.name == name);
+    find(wanted).map(|device| (device, None)).or_else(|| {
+        let (name, port) = wanted.rsplit_once(':')?;
+        Some((find(name)?, Some(port.parse().ok()?)))
+    })
+}
+
 /// The library's list, freed when dropped; the devices in it stay valid after that only if they
 /// were opened.
 struct List {

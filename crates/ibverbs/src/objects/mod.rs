@@ -29,7 +29,7 @@ mod work;
 
 pub use completion::{Completion, CompletionQueue, Notifier, WorkKind, WorkStatus};
 pub use datagram::{AddressHandle, DatagramQueue, GRH_BYTES};
-pub use device::{Context, Device, Limits, devices};
+pub use device::{Context, Device, Limits, devices, named};
 pub use device_memory::{AdapterMemory, DeviceMemory, HostMemory};
 pub use domain::ProtectionDomain;
 pub use library::available;

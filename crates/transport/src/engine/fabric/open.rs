@@ -104,15 +104,17 @@ fn verbs(settings: &Settings, address: &Address) -> OpenedFabric {
     if NO_DEVICE.load(Ordering::Relaxed) && !only {
         return Err("this machine has no device".to_owned());
     }
+    // Where none is named.
+    let order = match verbs.devices[..] {
+        [] => crate::networks::adapters().unwrap_or_default(),
+        _ => Vec::new(),
+    };
     let wanted = FabricSettings {
         streams: verbs.streams,
         send_entries: verbs.entries,
         coalesce: verbs.coalesce,
         devices: verbs.devices,
-        order: match crate::networks::adapters() {
-            Ok(adapters) => adapters.into_iter().map(|(name, _)| name).collect(),
-            Err(_) => Vec::new(),
-        },
+        order: order.into_iter().map(|(device, _)| device.name).collect(),
         port: crate::networks::ports(settings),
         rings: verbs.rings,
         keep: match verbs.cache {
