@@ -54,6 +54,19 @@ impl ByTurns<'_> {
     fn finish(&mut self, posted: Result<Posted>) -> Result<Outcome, Failure> {
         posted.map_or_else(|why| Ok(Err(why)), |posted| finish(self.0, posted))
     }
+
+    /// Waits for a receive into this room, and copies what is there.
+    fn received(
+        &mut self,
+        posted: Result<Posted>,
+        room: Memory,
+        into: &mut [u8],
+    ) -> Result<Outcome, Failure> {
+        let received = self.finish(posted)?;
+        // SAFETY: the receive is over.
+        into.copy_from_slice(&unsafe { room.back() });
+        Ok(received)
+    }
 }
 
 impl Messenger for ByTurns<'_> {
@@ -71,10 +84,7 @@ impl Messenger for ByTurns<'_> {
     fn recv(&mut self, from: Peer, tag: Tag, into: &mut [u8]) -> Result<Result<Status>, Failure> {
         let room = Memory::of(into);
         let posted = self.post_recv(from, tag, &room);
-        let received = self.finish(posted)?;
-        // SAFETY: the receive is over.
-        into.copy_from_slice(&unsafe { room.back() });
-        Ok(received)
+        self.received(posted, room, into)
     }
 
     fn exchange(
@@ -86,9 +96,6 @@ impl Messenger for ByTurns<'_> {
         let room = Memory::of(into);
         let posted = self.post_recv(from, tag, &room);
         let sent = self.send(to, tag, message)?;
-        let received = self.finish(posted)?;
-        // SAFETY: the receive is over.
-        into.copy_from_slice(&unsafe { room.back() });
-        Ok((sent, received))
+        Ok((sent, self.received(posted, room, into)?))
     }
 }
