@@ -6,6 +6,8 @@ use limic_matching::{Envelope, Full, HeapMatcher, Selector, Source};
 const EXACT: u64 = !0;
 /// Entries between those that a test is about: none, scanned only, indexed.
 const DEPTHS: [u32; 3] = if cfg!(miri) { [0, 1, 4] } else { [0, 1, 20] };
+/// What a matcher has room for at first.
+const ROOM: usize = if cfg!(miri) { 64 } else { 256 };
 /// Bits of the tags of ballast that masks keep or drop.
 const HIGH: u64 = 0x5a5a << 32;
 
@@ -30,8 +32,7 @@ fn message(source: u32, tag: u64) -> Envelope {
 }
 
 fn matcher() -> HeapMatcher {
-    let room = if cfg!(miri) { 64 } else { 256 };
-    HeapMatcher::with_capacity(room, room).expect("memory")
+    HeapMatcher::with_capacity(ROOM, ROOM).expect("memory")
 }
 
 /// Entries that fit nothing, so that what comes before and after them is in the indexes and not
@@ -274,7 +275,7 @@ fn a_staying_receive_keeps_its_place_until_it_is_cancelled() {
             assert_eq!(find(&mut matcher), Some(2));
         }
         // The tables are built anew.
-        matcher.reserve(10_000, 0).expect("memory");
+        matcher.reserve(4 * ROOM, 0).expect("memory");
         for _ in 0..3 {
             assert_eq!(find(&mut matcher), Some(2));
         }

@@ -338,8 +338,8 @@ fn config(cases: u32) -> Config {
     }
 }
 
-const STEPS: usize = if cfg!(miri) { 30 } else { 300 };
-const LONG: usize = if cfg!(miri) { 30 } else { 900 };
+const STEPS: usize = if cfg!(miri) { 12 } else { 300 };
+const LONG: usize = if cfg!(miri) { 12 } else { 900 };
 
 prop_state_machine! {
     #![proptest_config(config(256))]
