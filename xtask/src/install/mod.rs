@@ -48,7 +48,7 @@ fn below(folder: &str) -> Result<String, String> {
 }
 
 /// The libfabric provider: package, what cargo calls it, and its place among the libraries.
-/// libfabric looks into the folders that FI_PROVIDER_PATH names, for files that end in `-fi.so`.
+/// libfabric looks into the folders that FI_PROVIDER_PATH names, for files that end in `fi.so`.
 pub(crate) const PROVIDER: (&str, &str, &str) =
     ("limic-ofi", "liblimic_fi.so", "libfabric/liblimic-fi.so");
 
