@@ -81,10 +81,13 @@
 /** The highest tag of 64 bits; those above are the library's. */
 #define LIMIC_TAG_MAX UINT64_C(0xfffffffeffffffff)
 
-/** Every path within one node, picked for each message. The default. */
+/**
+ * Every path within one node, picked for each message, and the networks to other nodes
+ * (LIMIC_FABRIC). The default.
+ */
 #define LIMIC_KIND_HYBRID 0
 
-/** Shared memory only: no process reads another's memory. */
+/** Shared memory only: no process reads another's memory, and no other node is reached. */
 #define LIMIC_KIND_SHM 1
 
 /**

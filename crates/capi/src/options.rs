@@ -11,9 +11,10 @@ use crate::errors::limic_error::{LIMIC_ERR_INVALID, LIMIC_ERR_SETTINGS, LIMIC_ER
 use crate::struct_version;
 use crate::table::Threads;
 
-/// Every path within one node, picked for each message. The default.
+/// Every path within one node, picked for each message, and the networks to other nodes
+/// (`LIMIC_FABRIC`). The default.
 pub const LIMIC_KIND_HYBRID: u32 = 0;
-/// Shared memory only: no process reads another's memory.
+/// Shared memory only: no process reads another's memory, and no other node is reached.
 pub const LIMIC_KIND_SHM: u32 = 1;
 /// Messages that the kernel module matches and copies: needs `/dev/limic`. All endpoints that talk
 /// to each other have to be of this kind and in one group (`LIMIC_KERNEL_GROUP`; by itself it is

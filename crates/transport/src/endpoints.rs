@@ -11,11 +11,12 @@ use crate::settings::{FabricUse, Settings};
 
 pub(crate) use calls::{Inner, calls};
 
-/// Every path within one node, picked per message: what applications use.
+/// What applications use. Every path within the machine, of which one is picked for each message,
+/// and the [networks](Settings::fabric) to other machines.
 pub struct HybridEndpoint(Inner<Engine>);
 
 /// Shared memory only: two copies, or none for loans. What is left where processes may not read
-/// each other's memory.
+/// each other's memory. It reaches no other machine.
 pub struct ShmEndpoint(Inner<Engine>);
 
 /// Verbs only: every peer, also on this node, is reached through the adapter. For measurements, and
