@@ -9,10 +9,10 @@
 //! | `pmix`   | `prterun`, Open MPI's `mpirun`, `srun --mpi=pmix`     | `PMIX_NAMESPACE`            |
 //! | `single` | nobody: the program was started alone                 | none of the above           |
 //!
-//! They are asked in this order. Both PMI-1 and PMIx variables are present when one launcher runs
-//! under another, for instance `limic run` inside an `srun` allocation; `PMI_FD` names a file
-//! descriptor, which only the innermost launcher can have handed over, so it wins.
-//! `LIMIC_BOOTSTRAP=pmi1|pmix|single` forces one.
+//! The kinds are asked in this order; no test runs `srun --mpi=pmi2`. Both PMI-1 and PMIx variables
+//! are present when one launcher runs under another, for instance `limic run` inside an `srun`
+//! allocation; `PMI_FD` names a file descriptor, which only the innermost launcher can have handed
+//! over, so it wins. `LIMIC_BOOTSTRAP=pmi1|pmix|single` forces one.
 //!
 //! Every wait is bounded by `LIMIC_BOOTSTRAP_TIMEOUT` (seconds, default 300, 0 for no limit); the
 //! end of a PMI-1 launcher is seen at once as the end of its connection.
