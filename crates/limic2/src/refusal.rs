@@ -12,11 +12,33 @@ pub(crate) struct Refusal {
     text: Cow<'static, str>,
 }
 
-/// The first refusal of the process is shown; with `LIMIC_LOG`, each.
+/// Whether the first refusal of the process was shown.
 static SHOWN: AtomicBool = AtomicBool::new(false);
 
-fn all_shown() -> bool {
-    std::env::var_os("LIMIC_LOG").is_some_and(|level| level != "off")
+/// Which refusals are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    Nothing,
+    TheFirst,
+    All,
+}
+
+impl Shown {
+    /// What `LIMIC_LOG` asks for.
+    fn asked() -> Self {
+        Self::of(std::env::var("LIMIC_LOG").unwrap_or_default().trim())
+    }
+
+    fn of(level: &str) -> Self {
+        let is = |name: &&str| level.eq_ignore_ascii_case(name);
+        if ["off", "error"].iter().any(is) {
+            Self::Nothing
+        } else if level.is_empty() {
+            Self::TheFirst
+        } else {
+            Self::All
+        }
+    }
 }
 
 /// One line on standard error. Where nobody reads it (a closed pipe, a full disk) the line is lost:
@@ -47,24 +69,35 @@ impl Refusal {
     /// Shows the line, if all are to be shown, and what happens now; the call goes on.
     #[cold]
     pub(crate) fn note(&self, instead: &str) {
-        if all_shown() {
+        if Shown::asked() == Shown::All {
             say(format_args!("{}: {instead}", self.text));
         }
     }
 
-    /// Sets errno, and shows the line if nothing was shown before or all is to be.
+    /// Sets errno, and shows the line if that is asked for.
     #[cold]
     pub(crate) fn report(self) {
-        let all = all_shown();
-        if all || !SHOWN.swap(true, Relaxed) {
-            let more = if all {
-                ""
-            } else {
-                " (LIMIC_LOG=warn shows further ones)"
-            };
-            say(format_args!("{}{more}", self.text));
+        match Shown::asked() {
+            Shown::All => say(format_args!("{}", self.text)),
+            Shown::TheFirst if !SHOWN.swap(true, Relaxed) => say(format_args!(
+                "{} (LIMIC_LOG=warn shows further ones, LIMIC_LOG=off none)",
+                self.text
+            )),
+            Shown::TheFirst | Shown::Nothing => {}
         }
         // SAFETY: the address of this thread's errno is always valid.
         unsafe { *libc::__errno_location() = self.errno };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Shown;
+
+    #[test]
+    fn the_log_level_says_which_refusals_are_shown() {
+        let shown = ["", "off", "ERROR", "warn", "debug"].map(Shown::of);
+        let (first, nothing, all) = (Shown::TheFirst, Shown::Nothing, Shown::All);
+        assert_eq!(shown, [first, nothing, nothing, all, all]);
     }
 }
