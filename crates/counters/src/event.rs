@@ -41,13 +41,14 @@ named! {
         Attached = "attached",
         /// Private rings that peers were given.
         PrivateRings = "private_rings",
-        /// Peers that failed: died, closed before this endpoint, or sent what makes no sense.
+        /// Peers that failed: died, sent what makes no sense, or could not be reached or met. Not
+        /// those that closed in good order.
         PeersFailed = "peers_failed",
         /// Connections that were refused.
         Refused = "refused",
         /// Reasons that did not fit beside the others.
         ReasonsLeftOut = "reasons_left_out",
-        /// Messages sent over verbs or TCP in packets.
+        /// Messages sent over a network in packets.
         NetworkMessages = "network_messages",
         /// The packets; over TCP, what was written at once.
         NetworkPackets = "network_packets",
