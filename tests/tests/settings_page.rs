@@ -19,9 +19,12 @@ profile ([profile.md](profile.md)), limic itself. An endpoint reads its settings
 `limic info --all` shows the values that hold now, and where each comes from.
 
 In a file the name is that of the variable without `LIMIC_`, in lower case: `eager_max = \"16K\"` is
-`LIMIC_EAGER_MAX=16K`. An empty variable is as good as none. A value that is not accepted is an
-error that says what is accepted. A variable that nothing reads is a warning on standard error, once
-in a process, which `LIMIC_LOG=off` ends.
+`LIMIC_EAGER_MAX=16K`. An empty variable counts as not set. A value that is not accepted is an error
+that says what is accepted. A variable that nothing reads is a warning on standard error, once in a
+process, which `LIMIC_LOG=off` ends.
+
+The [glossary](architecture.md#glossary) has words such as segment, staging buffer or unexpected,
+and [counters.md](counters.md#paths) says what each path is.
 ";
 
 const OTHERS: &str = "\

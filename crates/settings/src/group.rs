@@ -56,7 +56,8 @@ impl Group {
                  shared memory."
             }
             Self::Verbs => {
-                "They matter in builds with the feature `ibverbs`, where an adapter is there."
+                "They matter in builds with the feature `ibverbs`, where an adapter is there. \
+                 `LIMIC_VERBS_CONNECT` matters over TCP and libfabric too."
             }
         }
     }

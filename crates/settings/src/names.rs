@@ -120,7 +120,7 @@ pub const OTHER_VARIABLES: [OtherVariable; 14] = [
         name: "LIMIC_FI_STATS",
         read_by: "the libfabric provider",
         meaning: "whether each endpoint prints a line of counters when it closes",
-        accepted: "1 or 0",
+        accepted: "0, or anything else for yes",
         default: "0",
     },
     OtherVariable {

@@ -73,9 +73,9 @@ settings! {
     values {
         Paths: Paths "LIMIC_PATHS" "paths",
         pub allowed: PathSet = PathSet::ALL, Paths,
-        "paths that may be used; self always may. cma and split-copy read a peer's memory, and \
-         wait, if need be for ever, for a program that serves it (userfaultfd, FUSE): leave them \
-         out where peers are not trusted",
+        "paths that may be used; self always may. By cma and split-copy a process reads a peer's \
+         memory. If a program serves that memory (userfaultfd, FUSE), the read waits for it, if \
+         need be for ever: leave both out where peers are not trusted",
         "a list of self, process, inline, eager, pipeline, cma, split-copy, loan, kmod, \
          peer-readable; or all (LIMIC_FABRIC says which networks are used)";
 
@@ -217,8 +217,8 @@ settings! {
 
         TcpTimeout: Networks "LIMIC_TCP_TIMEOUT_MS" "tcp_timeout_ms",
         tcp_timeout: Duration = Duration::from_secs(30), Millis(1000..=3_600_000),
-        "milliseconds for which a machine may be silent that was asked for something, before its \
-         peers count as lost; over libfabric, for which it takes nothing",
+        "milliseconds without an answer from a machine after which its peers count as lost; over \
+         libfabric, milliseconds in which it takes nothing",
         "1000 to 3600000 milliseconds";
 
         VerbsStreams: Verbs "LIMIC_VERBS_STREAMS" "verbs_streams",
@@ -254,15 +254,15 @@ settings! {
 
         VerbsCache: Verbs "LIMIC_VERBS_CACHE" "verbs_cache",
         verbs_cache: VerbsCache = VerbsCache::Auto, Plain(|_: &VerbsCache| true),
-        "registrations of long messages' memory that are kept, through which peers can read it \
-         meanwhile: auto is on adapters with on-demand paging, watch is on all, with a thread \
-         that notices when memory is unmapped",
+        "whether the memory of long messages stays registered after they have gone, so that later \
+         ones need not register it. Peers can read it meanwhile. auto is yes on adapters with \
+         on-demand paging; watch is yes on all, with a thread that notices when memory is unmapped",
         "auto, off or watch";
 
         VerbsConnect: Verbs "LIMIC_VERBS_CONNECT" "verbs_connect",
         verbs_connect: VerbsConnect = VerbsConnect::OnDemand, Plain(|_: &VerbsConnect| true),
-        "when ranks meet over verbs or TCP: each pair at its first message, or all pairs at the \
-         start",
+        "when ranks meet over any network, TCP too: each pair at its first message, or all pairs \
+         at the start",
         "on-demand or static";
 
         VerbsRetry: Verbs "LIMIC_VERBS_RETRY_MS" "verbs_retry_ms",
