@@ -1,7 +1,7 @@
 /*
  * limic: tagged messages between processes, on one machine and between machines.
  *
- * Made from crates/capi/src by cbindgen: do not edit, see docs/c-api.md.
+ * Made from crates/capi/src by cbindgen (cargo xtask header): do not edit.
  *
  * RETURN VALUES
  *   Functions return LIMIC_OK (0) or a negative limic_error. limic_strerror gives the code's text,
@@ -23,8 +23,8 @@
  *   limic_options.threads. Different endpoints are independent of each other. limic_strerror,
  *   limic_last_error, limic_version, limic_path_count and limic_path_name may be called by any
  *   thread at any time. Nothing may be called from a signal handler; a call on an endpoint that the
- *   same thread is inside of gives LIMIC_ERR_BUSY. There are no hidden threads: messages move while
- *   some call of the endpoint runs.
+ *   same thread is inside of gives LIMIC_ERR_BUSY. No thread of the library moves messages: they
+ *   move while some call of the endpoint runs.
  *
  * FORK
  *   A forked child cannot use its parent's endpoints (LIMIC_ERR_FORKED), but can open its own.
@@ -311,8 +311,8 @@ typedef struct limic_request {
 } limic_request;
 
 /**
- * A message that a matched probe took out of matching. Receive it with limic_mrecv or limic_imrecv,
- * or throw it away with limic_message_drop.
+ * A message that a matched probe took out of matching. Receive it with limic_mrecv, limic_imrecv or
+ * limic_imrecvv, or throw it away with limic_message_drop.
  */
 typedef struct limic_message {
     /** Private. */
@@ -485,8 +485,8 @@ int limic_myself(struct limic_endpoint endpoint, uint32_t *peer);
 
 /**
  * Gives the endpoint up: the next thread that calls limic_endpoint_adopt owns it. Requests, loans
- * and regions go with it. With LIMIC_THREADS_SERIALIZED there is nothing to do, and nothing is
- * done.
+ * and regions go with it. With LIMIC_THREADS_SERIALIZED and LIMIC_THREADS_MULTIPLE there is nothing
+ * to do, and nothing is done.
  */
 int limic_endpoint_release(struct limic_endpoint endpoint);
 
@@ -786,8 +786,8 @@ int limic_probe(struct limic_endpoint endpoint, uint32_t source, uint32_t tag, u
         int64_t timeout_ns, struct limic_status *status);
 
 /**
- * Like limic_probe, but takes the message out of matching: only limic_mrecv and limic_imrecv can
- * receive it. Between probe and receive nobody else can come.
+ * Like limic_probe, but takes the message out of matching: only limic_mrecv, limic_imrecv and
+ * limic_imrecvv can receive it. Between probe and receive nobody else can come.
  *
  * - message: set to the message. Receive it or drop it: its sender may be waiting.
  *
@@ -1088,8 +1088,8 @@ int limic_iwrite(struct limic_endpoint endpoint, uint32_t peer, uint64_t key, ui
 /* ---- Moving messages along, and fitting into a program's own loop ---------- */
 
 /**
- * Moves messages along once, without waiting. There are no hidden threads: messages move only while
- * some call of the endpoint runs.
+ * Moves messages along once, without waiting. No thread of the library moves messages: they move
+ * only while some call of the endpoint runs.
  *
  * - moved: set to 1 if anything moved, else 0; may be NULL.
  *

@@ -174,8 +174,8 @@ pub unsafe extern "C" fn limic_myself(endpoint: limic_endpoint, peer: *mut u32) 
 }
 
 /// Gives the endpoint up: the next thread that calls `limic_endpoint_adopt` owns it. Requests,
-/// loans and regions go with it. With `LIMIC_THREADS_SERIALIZED` there is nothing to do, and
-/// nothing is done.
+/// loans and regions go with it. With `LIMIC_THREADS_SERIALIZED` and `LIMIC_THREADS_MULTIPLE` there
+/// is nothing to do, and nothing is done.
 #[unsafe(no_mangle)]
 pub extern "C" fn limic_endpoint_release(endpoint: limic_endpoint) -> c_int {
     guarded(|| table::release(endpoint))

@@ -22,8 +22,8 @@ pub struct limic_request {
     pub number: u64,
 }
 
-/// A message that a matched probe took out of matching. Receive it with `limic_mrecv` or
-/// `limic_imrecv`, or throw it away with `limic_message_drop`.
+/// A message that a matched probe took out of matching. Receive it with `limic_mrecv`,
+/// `limic_imrecv` or `limic_imrecvv`, or throw it away with `limic_message_drop`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct limic_message {

@@ -59,8 +59,8 @@ pub(crate) unsafe fn probe(
     })
 }
 
-/// Like `limic_probe`, but takes the message out of matching: only `limic_mrecv` and `limic_imrecv`
-/// can receive it. Between probe and receive nobody else can come.
+/// Like `limic_probe`, but takes the message out of matching: only `limic_mrecv`, `limic_imrecv`
+/// and `limic_imrecvv` can receive it. Between probe and receive nobody else can come.
 ///
 /// - `message`: set to the message. Receive it or drop it: its sender may be waiting.
 ///

@@ -13,8 +13,8 @@ use crate::handles::limic_endpoint;
 use crate::turns::{Armed, CLOCK, LOOKS, Outside, Poller, sleep_at, sleep_outside};
 use crate::waiting::{Patience, late};
 
-/// Moves messages along once, without waiting. There are no hidden threads: messages move only
-/// while some call of the endpoint runs.
+/// Moves messages along once, without waiting. No thread of the library moves messages: they move
+/// only while some call of the endpoint runs.
 ///
 /// - `moved`: set to 1 if anything moved, else 0; may be NULL.
 ///

@@ -31,7 +31,7 @@ use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
 /// Order: messages from one peer match in the order sent, whatever paths they took. An endpoint is
 /// `Send` but not `Sync`: one thread uses it at a time; give each thread an endpoint of its own.
 ///
-/// Progress happens inside these calls only; there are no hidden threads.
+/// Progress happens inside these calls only: no thread of the library moves messages.
 pub trait Endpoint: RawEndpoint {
     /// This endpoint's address.
     ///
