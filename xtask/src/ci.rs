@@ -104,11 +104,12 @@ pub(crate) fn run(keep_going: bool, long: bool) -> Result<(), Failure> {
         // Once more, at the end: what lies between is long.
         let reasons = failed.iter().map(|(name, failure)| {
             let alone = match *name {
-                "tests" => "test",
-                "lab" => "lab test --short",
-                name => name,
+                "tests" => "xtask test".to_owned(),
+                "lab" => "xtask lab test --short".to_owned(),
+                "rates" => "test --release -p limic-tests --test rate_under_attack".to_owned(),
+                name => format!("xtask {name}"),
             };
-            format!("\n{name}: {failure}\nalone: cargo xtask {alone}")
+            format!("\n{name}: {failure}\nalone: cargo {alone}")
         });
         Err(Failure::Checks(reasons.collect()))
     }

@@ -1,4 +1,5 @@
-//! The main job: two and four ranks exchange messages over every path that this machine has.
+//! The main job: two and four ranks exchange messages over every path within this machine, but for
+//! that of the kernel module.
 
 mod measured;
 mod table;

@@ -52,7 +52,8 @@ enum Task {
     /// What the C interface costs: a ping-pong from C beside that of `limic perf`, in turn.
     #[command(disable_help_flag = true)]
     CLatency(Words),
-    /// Set up, build, and exchange messages over every path of this machine: one table.
+    /// Set up, build, and exchange messages over every path within this machine but that of the
+    /// kernel module: one table.
     Demo,
     /// The whole suite: unit, integration, documentation and example tests, and each feature alone.
     Test,
@@ -95,7 +96,7 @@ enum Task {
     Header,
     /// Write the page of the settings anew (docs/settings.md).
     Settings,
-    /// Matching and rings under Miri (nightly).
+    /// Matching, records, rings and owners of buffers under Miri (nightly).
     Miri,
     /// Ring, wake-up and release flags under loom.
     Loom,
@@ -132,7 +133,8 @@ enum Task {
         /// Run the remaining checks after one has failed.
         #[arg(long)]
         keep_going: bool,
-        /// Run the checks that take long, too: ThreadSanitizer, and aarch64 in emulation.
+        /// Run the checks that take long, too: rates under attack, ThreadSanitizer, and aarch64 in
+        /// emulation.
         #[arg(long)]
         long: bool,
     },
