@@ -15,8 +15,9 @@
 //!   write it.
 //! - **exec, posix_spawn:** nothing is left of it, and no descriptor is inherited.
 //! - Do not call **mremap** on a block, as on any allocator's.
-//! - **Memory that is given back** stays with the process for the next blocks; blocks of more than
-//!   32 MiB go back to the system at once.
+//! - **Memory that is given back** stays with the process for the next blocks. Blocks of more than
+//!   32 MiB go back to the system; where peers have mapped them, at the next progress of both
+//!   sides.
 
 /// The programs of the README are tests.
 #[cfg(doctest)]

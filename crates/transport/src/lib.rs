@@ -22,11 +22,12 @@
 //!   (PMIx). A runtime with a bootstrap of its own hands out [`Address`]es instead.
 //! - [`settings`]: everything that can be set, and the paths that messages take.
 //! - [`topology`]: which ranks share a cache.
+//! - [`heap`]: memory that peers may read, for messages with one copy.
+//! - [`counters`]: what was sent and received, by path.
 //!
 //! # Inside
 //!
-//! `engine/mod.rs` names the steps of a message's life; each file beside it is one step or one
-//! thing.
+//! `docs/architecture.md` in the repository follows a message through the engine.
 
 #![deny(unsafe_code)]
 

@@ -52,7 +52,7 @@ whose messages the kernel module matches. SIZE is a number of bytes, with an opt
 or G.
 
 --pid does not disturb the process, which may be stopped too. It has to be one's own, or one needs \
-CAP_SYS_PTRACE. docs/counters.md describes what is shown.
+CAP_SYS_PTRACE. docs/counters.md in limic's sources describes what is shown.
 
 Examples:
   limic info --why shared-cache 64K --slow-receiver

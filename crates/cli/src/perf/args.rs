@@ -39,7 +39,7 @@ Examples:
 
 limic perf latency --help shows the options of latency, and so on.
 Exit code: 0, 1 if something failed or received bytes were wrong, 2 for a bad command line.
-The JSON is described in docs/perf-json.md.";
+docs/perf-json.md in limic's sources describes the JSON.";
 
 /// What is measured.
 #[derive(Debug, clap::Subcommand)]

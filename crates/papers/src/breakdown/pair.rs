@@ -11,7 +11,7 @@ const TAG: u64 = 7;
 const SEED: u64 = 77;
 
 /// What a user can do about a module that is not there.
-const ADVICE: &str = "breakdown shows what the kernel module measures of itself, so it needs the module: docs/kernel-module.md says \
+const ADVICE: &str = "breakdown shows what the kernel module measures of itself, so it needs the module: docs/kernel-module.md in limic's sources says \
                       how to load it, and `cargo xtask lab run target/release/limic perf breakdown` runs this in a virtual machine that has it";
 
 /// The two members and their buffers. The sessions go first, and with them whatever is still under

@@ -74,7 +74,7 @@ const CLEARLY: f64 = 1.07;
 const AFTER_HELP: &str = "\
 Run it once on an idle host; again where a virtual machine shows other distances at other times: the new rows come beside those
 of other localities. LIMIC_PROFILE=off ignores the profile, LIMIC_PROFILE=FILE loads another one, and
-limic info shows its rows. The format is described in docs/profile.md.
+limic info shows its rows. docs/profile.md in limic's sources describes the format.
 
 Exit code: 0, 1 if something failed, 2 for a bad command line.";
 

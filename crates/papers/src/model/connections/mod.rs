@@ -52,7 +52,8 @@ Examples:
   limic model connections --wqe 5,10 --processes 1024,65536 --plot memory.svg
   limic model connections --pairs 1024       measure with more queue pairs
 
-docs/decisions/0018-few-send-entries.md explains the numbers of verbs, docs/tcp.md those of TCP.";
+In limic's sources docs/decisions/0018-few-send-entries.md explains the numbers of verbs, and
+docs/tcp.md those of TCP.";
 
 /// What a connection takes with so many entries.
 #[derive(Debug, serde::Serialize)]

@@ -74,7 +74,7 @@ Examples:
   limic model device-memory --machine mine.toml --sizes 1K..1M --plot chain.svg
   limic model device-memory --set ports=1 --set bus_duplex=true
 
-docs/decisions/0021-memory-on-the-adapter.md explains the numbers.";
+docs/decisions/0021-memory-on-the-adapter.md in limic's sources explains the numbers.";
 
 /// The longest message that is simulated.
 const LONGEST: usize = 16 << 20;
