@@ -32,7 +32,18 @@ fn hydra_starts_ranks_on_both() {
 /// An unmodified MPI over the libfabric provider: within a machine by shared memory, between the
 /// two by verbs.
 #[test]
-fn mpich_runs_on_both() {
+fn mpich_runs_on_both_over_verbs() {
+    // Long messages are read by the adapter.
+    mpich_runs_on_both("verbs", &[" inline ", " network ", " network-read "]);
+}
+
+#[test]
+fn mpich_runs_on_both_over_tcp() {
+    mpich_runs_on_both("tcp", &[" inline ", " network "]);
+}
+
+/// `paths` are the names of those that each endpoint has to take.
+fn mpich_runs_on_both(network: &str, paths: &[&str]) {
     if !in_guest() {
         return;
     }
@@ -51,6 +62,7 @@ fn mpich_runs_on_both() {
             .env("FI_PROVIDER", "limic")
             .env("MPIR_CVAR_CH4_NETMOD", "ofi")
             .env("MPIR_CVAR_NOLOCAL", "1")
+            .env("LIMIC_FABRIC", network)
             .env("LIMIC_FI_STATS", "1");
         let output = command.stdin(Stdio::null()).output();
         let output = output.expect("the launcher starts");
@@ -61,7 +73,6 @@ fn mpich_runs_on_both() {
             assert!(said.contains(words), "{said}");
         }
         // One line for each endpoint, whose paths say how its messages went.
-        let paths = [" inline ", " network ", " network-read "];
         let counted = said
             .split("limic-fi: process ")
             .skip(1)
