@@ -46,6 +46,9 @@ pub(crate) struct Region {
     over: Cell<bool>,
     /// Where it is exposed: number of the endpoint, and its name there.
     exposed: RefCell<Vec<(u16, RegionId)>>,
+    /// A peer was in the middle of an access through an endpoint that is closed: nobody learns when
+    /// that is over.
+    lost: Cell<bool>,
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -89,10 +92,25 @@ impl Region {
         Ok(())
     }
 
-    /// An endpoint is gone, and what it exposed with it.
-    pub(crate) fn forget(&self, endpoint: u16) {
-        let mut exposed = self.exposed.borrow_mut();
-        exposed.retain(|(number, _)| *number != endpoint);
+    /// An endpoint is to be closed: no access through it begins any more.
+    pub(crate) fn withdraw(&self, endpoint: &Endpoint) {
+        let exposed = self.exposed.borrow();
+        if let Some((_, id)) = exposed.iter().find(|(at, _)| *at == endpoint.number) {
+            // What is under way is asked about again.
+            let _ = endpoint.limic.try_revoke(*id);
+        }
+    }
+
+    /// Waits for accesses under way through an endpoint that is to be closed. Afterwards nobody can
+    /// ask a peer that is stopped in the middle of one.
+    pub(crate) fn forget(&self, endpoint: &Endpoint) {
+        self.exposed.borrow_mut().retain(|(at, id)| {
+            let here = *at == endpoint.number;
+            if here && is_in_use(endpoint, *id) {
+                self.lost.set(true);
+            }
+            !here
+        });
     }
 
     /// Where `len` bytes at a peer's offset lie, if such an access is allowed.
@@ -116,15 +134,17 @@ impl Region {
         self.over.set(true);
         let mut exposed = self.exposed.borrow_mut();
         self.domain.for_each_endpoint(|endpoint| {
-            exposed.retain(|(number, id)| {
-                let in_use =
-                    || matches!(endpoint.limic.revoke(*id), Err(Error::RegionInUse { .. }));
-                *number != endpoint.number || in_use()
-            });
+            exposed.retain(|(at, id)| *at != endpoint.number || is_in_use(endpoint, *id));
         });
         // Those of closed endpoints are forgotten already.
-        exposed.is_empty().then_some(()).ok_or(FI_EBUSY)
+        let over = exposed.is_empty() && !self.lost.get();
+        over.then_some(()).ok_or(FI_EBUSY)
     }
+}
+
+/// Ends an exposure. True if a peer is in the middle of an access, and stays there.
+fn is_in_use(endpoint: &Endpoint, id: RegionId) -> bool {
+    matches!(endpoint.limic.revoke(id), Err(Error::RegionInUse { .. }))
 }
 
 impl Domain {
@@ -194,6 +214,7 @@ unsafe fn register(domain: *mut fid, asked: &Asked, region: *mut *mut fid_mr) ->
         origin: if basic { asked.start.addr() as u64 } else { 0 },
         over: Cell::new(false),
         exposed: RefCell::default(),
+        lost: Cell::new(false),
     });
     let mut exposed = Ok(());
     domain.for_each_endpoint(|endpoint| {

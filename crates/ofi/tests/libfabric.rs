@@ -356,6 +356,11 @@ fn a_region_that_a_stopped_peer_writes() {
 }
 
 #[test]
+fn a_region_that_a_stopped_peer_writes_when_its_endpoint_is_closed() {
+    part("abandoned");
+}
+
+#[test]
 fn default_flags_of_operations() {
     part("flags");
 }

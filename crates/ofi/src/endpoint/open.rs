@@ -14,6 +14,7 @@ use super::options::{cancel, control, getname, getopt, setname, setopt, size_lef
 use super::{Endpoint, sort};
 use crate::domain::Domain;
 use crate::errors::reported;
+use crate::memory_region::Region;
 use crate::messages::{tagged, untagged};
 use crate::names::Name;
 use crate::node::Pool;
@@ -195,10 +196,21 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         let place = core::ptr::from_ref(endpoint);
         leftovers::remove(place);
         let domain = Arc::clone(&endpoint.domain);
+        let turn = domain.enter_alone();
+        // No memory is exposed there any more, and what was is taken back while peers can be asked:
+        // all at once, so that waits for those that are stopped do not add up.
+        endpoint.enabled.set(false);
+        for step in [Region::withdraw, Region::forget] {
+            for region in domain.regions.borrow().values() {
+                step(region, endpoint);
+            }
+        }
+        drop(turn);
         let turn = endpoint.turns.control();
         endpoint.tally.print(endpoint);
         // What was sent goes out first, for which other objects need not wait. Then no operation of
-        // the endpoint touches a buffer any more.
+        // the endpoint touches a buffer any more, but for the block of a split copy in the middle
+        // of which its sender is stopped (docs/libfabric.md).
         endpoint.limic.close();
         endpoint.forget_pending();
         endpoint.forget_owned();
@@ -219,16 +231,11 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
                 counter.bound.remove(endpoint);
             }
         }
-        // The domain knows it until the next turn. Whoever comes before exposes no memory there.
-        endpoint.enabled.set(false);
         drop(turn);
         let turn = domain.enter_alone();
         domain.remove_endpoint(endpoint.number);
         if let Some(auto) = &domain.auto {
             auto.remove(endpoint);
-        }
-        for region in domain.regions.borrow().values() {
-            region.forget(endpoint.number);
         }
         // SAFETY: as above. Nothing else ever holds an endpoint.
         let object = unsafe { object::take_back::<Endpoint>(fid) };

@@ -102,6 +102,8 @@ void killed(pid_t child);
 void lost(pid_t child);
 void delivered(pid_t child);
 void stopped(pid_t child);
+int write_on(void);
+void abandoned(pid_t child);
 void leaving(void);
 
 #endif

@@ -118,57 +118,90 @@ void delivered(pid_t child)
     }
 }
 
+enum { REGION = 64 << 20, REGION_KEY = 42 };
+
+/* Writes a region of the other process until that fails; gives the reason. */
+int write_on(void)
+{
+    struct fi_cq_tagged_entry entry;
+    unsigned char *bytes = malloc(REGION);
+    CHECK(bytes);
+    for (int round = 1;; round++) {
+        memset(bytes, round % 256, REGION);
+        RETRY(fi_write(ep, bytes, REGION, NULL, other, 0, REGION_KEY, &contexts[0]));
+        if (answer(&entry) != 1)
+            break;
+    }
+    struct fi_cq_err_entry error = {0};
+    CHECK(fi_cq_readerr(cq, &error, 0) == 1);
+    free(bytes);
+    return error.err;
+}
+
+/* Stops the other process while it is writing. */
+static void stop_inside(pid_t child, volatile unsigned char *bytes)
+{
+    enum { ROUNDS = 1000 };
+    int status, inside = 0;
+    for (int round = 0; round < ROUNDS && !inside; round++) {
+        unsigned char before = bytes[0];
+        while (bytes[0] == before)
+            fi_cq_read(cq, NULL, 0);
+        kill(child, SIGSTOP);
+        /* What is written later is written by one that is to stop. */
+        inside = bytes[REGION - 1] == before;
+        CHECK(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
+        if (!inside)
+            kill(child, SIGCONT);
+    }
+    CHECK(inside);
+}
+
 /*
  * A region that the other process is writing, which was stopped meanwhile, is not given back: its
  * bytes may change still. It is given back when that one goes on.
  */
 void stopped(pid_t child)
 {
-    enum { LEN = 64 << 20, KEY = 42, ROUNDS = 1000 };
-    volatile unsigned char *bytes = malloc(LEN);
-    struct fi_cq_tagged_entry entry;
-    struct fi_cq_err_entry error = {0};
     struct fid_mr *region;
-    int status, inside = 0;
-    CHECK(bytes);
-    memset((void *) bytes, 0, LEN);
     if (me) {
         meet();
-        /* Until it is said that there is no region any more. */
-        for (int round = 1;; round++) {
-            memset((void *) bytes, round % 256, LEN);
-            RETRY(fi_write(ep, (void *) bytes, LEN, NULL, other, 0, KEY, &contexts[0]));
-            if (answer(&entry) != 1)
-                break;
-        }
-        CHECK(fi_cq_readerr(cq, &error, 0) == 1 && error.err == FI_EKEYREJECTED);
+        CHECK(write_on() == FI_EKEYREJECTED);
     } else {
-        OK(fi_mr_reg(domain, (void *) bytes, LEN, FI_REMOTE_WRITE, 0, KEY, 0, &region, NULL));
+        unsigned char *bytes = calloc(REGION, 1);
+        CHECK(bytes);
+        OK(fi_mr_reg(domain, bytes, REGION, FI_REMOTE_WRITE, 0, REGION_KEY, 0, &region, NULL));
         meet();
-        for (int round = 0; round < ROUNDS && !inside; round++) {
-            unsigned char before = bytes[0];
-            while (bytes[0] == before)
-                fi_cq_read(cq, NULL, 0);
-            kill(child, SIGSTOP);
-            /* What is written later is written by one that is to stop. */
-            inside = bytes[LEN - 1] == before;
-            CHECK(waitpid(child, &status, WUNTRACED) == child && WIFSTOPPED(status));
-            if (!inside)
-                kill(child, SIGCONT);
-        }
-        CHECK(inside);
+        stop_inside(child, bytes);
         CHECK(fi_close(&region->fid) == -FI_EBUSY);
         /* No other access begins. */
-        RETRY(fi_writedata(ep, "1", 1, NULL, 1, myself, 0, KEY, &contexts[0]));
+        RETRY(fi_writedata(ep, "1", 1, NULL, 1, myself, 0, REGION_KEY, &contexts[0]));
         CHECK(failure().err == FI_EKEYREJECTED);
         kill(child, SIGCONT);
         int closed;
         while ((closed = fi_close(&region->fid)) == -FI_EBUSY)
             fi_cq_read(cq, NULL, 0);
         OK(closed);
+        free(bytes);
     }
     meet();
-    free((void *) bytes);
+}
+
+/* As before, but the endpoint is closed first: then nobody learns when the write is over. */
+void abandoned(pid_t child)
+{
+    static char others[8];
+    struct fid_mr *region, *unused;
+    unsigned char *bytes = calloc(REGION, 1);
+    CHECK(bytes);
+    OK(fi_mr_reg(domain, bytes, REGION, FI_REMOTE_WRITE, 0, REGION_KEY, 0, &region, NULL));
+    OK(fi_mr_reg(domain, others, sizeof others, FI_REMOTE_WRITE, 0, REGION_KEY + 1, 0, &unused, NULL));
+    meet();
+    stop_inside(child, bytes);
+    OK(fi_close(&ep->fid));
+    CHECK(fi_close(&region->fid) == -FI_EBUSY);
+    OK(fi_close(&unused->fid));
+    kill(child, SIGKILL);
 }
 
 /* A line that ends where it begins, for one process alone. */

@@ -63,6 +63,14 @@ int main(int argc, char **argv)
         delivered(child);
     } else if (!strcmp(part, "stopped")) {
         stopped(child);
+    } else if (!strcmp(part, "abandoned")) {
+        if (me) {
+            meet();
+            return write_on();
+        }
+        abandoned(child);
+        printf("%s: right\n", part);
+        return 0;
     } else {
         fprintf(stderr, "no part '%s'\n", part);
         return 1;
