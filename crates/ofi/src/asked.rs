@@ -4,6 +4,9 @@
 //! Operations of one endpoint on another are executed in the order in which they were made, since
 //! the messages keep theirs. An operation ends when its answer is here, or its owner has failed.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use limic::raw::RawSliceMut;
 use limic::{Access, Peer, Status};
 
@@ -13,7 +16,8 @@ use crate::endpoint::Endpoint;
 use crate::errors::text_of;
 use crate::log;
 use crate::node::{Node, give_back, mark};
-use crate::unanswered::{Operation, Room};
+use crate::send::Of;
+use crate::unanswered::{MOST, Operation, Room};
 use limic_ofi_abi::endpoint::fi_rma_iov;
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::*;
@@ -45,6 +49,30 @@ pub(crate) struct Answers {
     count: u64,
     /// The message; the count comes into its first word in the end.
     bytes: Vec<u8>,
+}
+
+/// Operations of peers whose answers have not gone yet, by peer. Peers without any are not there.
+#[derive(Default)]
+pub(crate) struct Untaken(HashMap<Peer, u64>);
+
+impl Untaken {
+    /// Whether more answers to a peer may wait. One that keeps the rules has asked for no more.
+    fn has_room(&self, peer: Peer) -> bool {
+        self.0.get(&peer).is_none_or(|count| *count < MOST as u64)
+    }
+
+    pub(crate) fn add(&mut self, peer: Peer, count: u64) {
+        *self.0.entry(peer).or_default() += count;
+    }
+
+    pub(crate) fn remove(&mut self, peer: Peer, count: u64) {
+        if let Entry::Occupied(mut known) = self.0.entry(peer) {
+            *known.get_mut() -= count;
+            if *known.get() == 0 {
+                known.remove();
+            }
+        }
+    }
 }
 
 impl Endpoint {
@@ -84,7 +112,7 @@ impl Endpoint {
             return Ok(());
         }
         let said = self.attached(peer);
-        let said = said.and_then(|()| self.say_later(peer, word, message));
+        let said = said.and_then(|()| self.say_later(peer, word, message, Of::Said));
         let Err(errno) = said else { return Ok(()) };
         let unasked = self.unanswered.borrow_mut().take(peer, number);
         if unasked.is_none() {
@@ -184,7 +212,14 @@ impl Endpoint {
         if message.len() < LEAST_BYTES {
             message.resize(LEAST_BYTES, 0);
         }
-        if let Err(errno) = self.say(peer, None, message) {
+        if self.says_now(peer, None, &message) {
+            return self.said_last.set(message);
+        }
+        let has_room = self.untaken.borrow().has_room(peer);
+        let said = has_room.then_some(()).ok_or(FI_ENOMEM);
+        let said =
+            said.and_then(|()| self.say_later(peer, None, message, Of::Answers(peer, count)));
+        if let Err(errno) = said {
             log::info(&format_args!("{peer} gets no answer: error {errno}"));
         }
     }
@@ -238,5 +273,25 @@ impl Endpoint {
         // libfabric says of that.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         Ok(bytes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_takes_no_answers_has_room_for_as_many_as_it_may_ask_for() {
+        let (peer, other) = (Peer::from_index(3), Peer::from_index(4));
+        let mut untaken = Untaken::default();
+        for _ in 0..MOST {
+            assert!(untaken.has_room(peer));
+            untaken.add(peer, 1);
+        }
+        assert!(!untaken.has_room(peer) && untaken.has_room(other));
+        untaken.remove(peer, 1);
+        assert!(untaken.has_room(peer));
+        untaken.remove(peer, MOST as u64 - 1);
+        assert!(untaken.0.is_empty());
     }
 }

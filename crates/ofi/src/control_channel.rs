@@ -6,17 +6,19 @@
 
 use std::collections::HashMap;
 
-use limic::raw::{ClaimId, Messages, Posted, RawSlice, RawSliceMut, Reserved, Runtime};
+use limic::raw::{
+    ClaimId, Messages, Posted, RawSlice, RawSliceMut, Reserved, Runtime, SendOptions,
+};
 use limic::{Outcome, Peer, Status, Tag};
 
 use crate::asked::Answers;
 use crate::endpoint::{Endpoint, sort};
-use crate::errors::errno_of;
+use crate::errors::{errno_of, is_dropped, reported};
 use crate::line::Line;
 use crate::log;
 use crate::node::{Node, mark};
 use crate::progress::{kind, name_of};
-use crate::send::Sent;
+use crate::send::Of;
 use limic_ofi_abi::*;
 
 /// What a message says, in bits 48 and above of its first word. Below stands a number, which an
@@ -357,7 +359,7 @@ impl Endpoint {
             self.said_last.set(message);
             return Ok(());
         }
-        self.say_later(peer, word, message)
+        self.say_later(peer, word, message, Of::Said)
     }
 
     /// Sends a message of this kind, if it goes at once. True if it did.
@@ -374,17 +376,25 @@ impl Endpoint {
         peer: Peer,
         word: Option<u64>,
         message: Vec<u8>,
+        of: Of,
     ) -> Result<(), i32> {
-        let sent = Sent {
-            to: FI_ADDR_UNSPEC,
-            tag: sort::ASIDE,
-            data: word,
-            context: core::ptr::null_mut(),
-            flags: 0,
-            reported: false,
-            matched: false,
+        let options = SendOptions {
+            immediate: word,
+            ..SendOptions::default()
         };
-        // SAFETY: there is no context.
-        unsafe { self.send_copy_to(peer, &sent, message) }.map(drop)
+        let whole = [RawSlice::from(&message[..])];
+        // SAFETY: the bytes live until the send is done: `Copied` keeps them.
+        let posted = unsafe {
+            self.limic
+                .post_send_with(peer, Tag(sort::ASIDE), options, &whole)
+        };
+        match posted {
+            Ok(Posted::Pending(id)) => self.watch_copy(id, message, of),
+            Ok(Posted::Done(Err(error))) | Err(error) if !is_dropped(&error) => {
+                return Err(reported(&error));
+            }
+            Ok(Posted::Done(_)) | Err(_) => {}
+        }
+        Ok(())
     }
 }

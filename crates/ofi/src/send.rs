@@ -20,24 +20,22 @@ const MOST_INJECTED_BYTES: usize = 64 << 20;
 
 /// What an operation is about, beside its bytes.
 #[derive(Clone, Copy)]
-pub(crate) struct Sent {
-    pub(crate) to: fi_addr_t,
-    pub(crate) tag: u64,
-    pub(crate) data: Option<u64>,
-    pub(crate) context: *mut c_void,
+struct Sent {
+    tag: u64,
+    data: Option<u64>,
+    context: *mut c_void,
     /// Flags of the completion, and [`mark::DELIVERED`].
-    pub(crate) flags: u64,
+    flags: u64,
     /// Whether there is to be one.
-    pub(crate) reported: bool,
+    reported: bool,
     /// It is there only when a receive has taken the message.
-    pub(crate) matched: bool,
+    matched: bool,
 }
 
 impl Sent {
     #[inline(always)]
     fn of(given: &SendArgs, tag: u64, flags: u64) -> Self {
         Self {
-            to: given.to,
             tag,
             data: given.data,
             context: given.context,
@@ -76,6 +74,10 @@ pub(crate) enum Of {
     Operation(*mut Node),
     /// A part of a larger operation.
     Part(*mut Spare),
+    /// What the provider itself says to a peer.
+    Said,
+    /// The same, in answer to so many of the peer's operations.
+    Answers(Peer, u64),
 }
 
 /// What a call says, beside its form and its bytes.
@@ -103,10 +105,11 @@ pub(crate) unsafe fn call(
 ) -> Result<usize, i32> {
     let flags = form.flags(&endpoint.sends);
     let tag = given.sort.tag()?;
+    let peer = endpoint.peer(given.to)?;
     // SAFETY: the caller's promise.
     unsafe {
         if let (0, Bytes::One(start, len)) = (flags & REACHES, bytes) {
-            let (peer, one) = (endpoint.peer(given.to)?, slice(start, len));
+            let one = slice(start, len);
             if endpoint.limic.try_send(peer, Tag(tag), given.data, &[one]) {
                 endpoint.sent(&Sent::of(given, tag, flags));
                 return Ok(0);
@@ -114,10 +117,10 @@ pub(crate) unsafe fn call(
             let sent = Sent::of(given, tag, flags);
             return match flags & FI_INJECT {
                 0 => endpoint.send_slowly(peer, sent, one),
-                _ => endpoint.inject_later(sent, &[one]),
+                _ => endpoint.inject_later(peer, sent, &[one]),
             };
         }
-        endpoint.send_otherwise(Sent::of(given, tag, flags), bytes, flags)
+        endpoint.send_otherwise(peer, Sent::of(given, tag, flags), bytes, flags)
     }
 }
 
@@ -143,7 +146,13 @@ impl Endpoint {
     /// # Safety
     /// As [`call`].
     #[inline(never)]
-    unsafe fn send_otherwise(&self, sent: Sent, bytes: Bytes, flags: u64) -> Result<usize, i32> {
+    unsafe fn send_otherwise(
+        &self,
+        peer: Peer,
+        sent: Sent,
+        bytes: Bytes,
+        flags: u64,
+    ) -> Result<usize, i32> {
         let reaches = flags & REACHES != 0;
         let sent = Sent {
             flags: sent.flags | if reaches { mark::DELIVERED } else { 0 },
@@ -154,7 +163,6 @@ impl Endpoint {
         unsafe {
             let slices = bytes.slices()?;
             let slices = slices.as_slice();
-            let peer = self.peer(sent.to)?;
             if flags & FI_INJECT == 0 {
                 let posted = self.post(peer, &sent, slices);
                 return self.was_posted(&sent, posted);
@@ -164,7 +172,7 @@ impl Endpoint {
                 self.sent(&sent);
                 return Ok(0);
             }
-            self.inject_later(sent, slices)
+            self.inject_later(peer, sent, slices)
         }
     }
 
@@ -208,13 +216,10 @@ impl Endpoint {
         }
     }
 
-    /// Counts a send that has no node. What the provider itself says to peers is no send of the
-    /// application's: it has no flags.
+    /// Counts a send that has no node.
     #[cold]
     fn count_unreported(&self, flags: u64) {
-        if flags & FI_SEND != 0 {
-            self.count(flags);
-        }
+        self.count(flags);
     }
 
     /// The node of a send.
@@ -243,14 +248,29 @@ impl Endpoint {
     /// The slices are readable during the call; a context that is lent is valid until it is
     /// reported.
     #[cold]
-    unsafe fn inject_later(&self, sent: Sent, slices: &[RawSlice]) -> Result<usize, i32> {
+    unsafe fn inject_later(
+        &self,
+        peer: Peer,
+        sent: Sent,
+        slices: &[RawSlice],
+    ) -> Result<usize, i32> {
         self.may_inject()?;
         let mut bytes = Vec::new();
-        // SAFETY: the caller's promise; the copy lives until `copy_has_gone`.
-        unsafe {
+        // SAFETY: the caller's promise; the copy lives until the send is done: `Copied` keeps it.
+        let posted = unsafe {
             append(&mut bytes, slices.iter().map(|s| (s.start, s.len)));
-            self.send_copy(&sent, bytes)
-        }
+            self.post(peer, &sent, &[RawSlice::from(&bytes[..])])
+        };
+        let Ok(Posted::Pending(id)) = posted else {
+            return self.was_posted(&sent, posted);
+        };
+        let of = if sent.reported {
+            Of::Operation(self.sending(&sent))
+        } else {
+            Of::Unreported(sent.flags)
+        };
+        self.watch_copy(id, bytes, of);
+        Ok(0)
     }
 
     /// Whether one more copy may wait.
@@ -264,59 +284,25 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Sends bytes that the provider has made or copied.
-    ///
-    /// # Safety
-    /// A context that is lent is valid until it is reported.
-    pub(crate) unsafe fn send_copy(&self, sent: &Sent, bytes: Vec<u8>) -> Result<usize, i32> {
-        let peer = self.peer(sent.to)?;
-        // SAFETY: handed on.
-        unsafe { self.send_copy_to(peer, sent, bytes) }
-    }
-
-    /// # Safety
-    /// As [`send_copy`](Self::send_copy).
-    pub(crate) unsafe fn send_copy_to(
-        &self,
-        peer: Peer,
-        sent: &Sent,
-        bytes: Vec<u8>,
-    ) -> Result<usize, i32> {
-        let slices = [RawSlice {
-            start: bytes.as_ptr(),
-            len: bytes.len(),
-        }];
-        // SAFETY: the bytes live until the send is done: they go into `Copied` below.
-        let posted = unsafe { self.post(peer, sent, &slices) };
-        match posted {
-            Ok(Posted::Done(Ok(_))) => {
-                self.sent(sent);
-                Ok(0)
-            }
-            Ok(Posted::Pending(id)) => {
-                let of = if sent.reported {
-                    Of::Operation(self.sending(sent))
-                } else {
-                    Of::Unreported(sent.flags)
-                };
-                self.watch_copy(id, bytes, of);
-                Ok(0)
-            }
-            Ok(Posted::Done(Err(error))) | Err(error) => self.not_sent(sent, error),
-        }
-    }
-
-    /// Keeps injected bytes until they have gone.
+    /// Keeps bytes until they have gone. Answers do not count as injected: how many there are is
+    /// the peer's doing.
     pub(crate) fn watch_copy(&self, id: RequestId, bytes: Vec<u8>, of: Of) {
-        self.injected.set(self.injected.get() + 1);
-        let all = self.injected_bytes.get() + bytes.len();
-        self.injected_bytes.set(all);
+        if let Of::Answers(peer, count) = of {
+            self.untaken.borrow_mut().add(peer, count);
+        } else {
+            self.injected.set(self.injected.get() + 1);
+            let all = self.injected_bytes.get() + bytes.len();
+            self.injected_bytes.set(all);
+        }
         let copied = Box::into_raw(Box::new(Copied { bytes, of }));
         self.watch(id, name_of(copied, kind::COPY));
     }
 
-    /// The copy of injected bytes has gone.
+    /// The copy of some bytes has gone.
     pub(crate) fn copy_has_gone(&self, copied: Copied, outcome: Outcome) {
+        if let Of::Answers(peer, count) = copied.of {
+            return self.untaken.borrow_mut().remove(peer, count);
+        }
         self.injected.set(self.injected.get().saturating_sub(1));
         let rest = self.injected_bytes.get() - copied.bytes.len();
         self.injected_bytes.set(rest);
@@ -326,8 +312,7 @@ impl Endpoint {
             match copied.of {
                 Of::Operation(node) => self.finish(node, outcome),
                 Of::Part(part) => self.part_is_over(part, &outcome),
-                // What the provider itself says to peers is no send of the application's.
-                Of::Unreported(0) => {}
+                Of::Said | Of::Answers(..) => {}
                 Of::Unreported(flags) => match outcome {
                     Ok(_) => self.count_unreported(flags),
                     // Failures are reported, whether or not success would have been.

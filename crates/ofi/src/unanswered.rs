@@ -10,7 +10,7 @@ use crate::node::Node;
 /// Most operations that are not answered yet. The caller of one more has to make progress first:
 /// each has memory here, and its answer has some at the peer until it is taken. Their places have
 /// 16 bits.
-const MOST: usize = 1 << 16;
+pub(crate) const MOST: usize = 1 << 16;
 
 /// Where the results of an operation go.
 pub(crate) enum Room {

@@ -19,6 +19,7 @@ use limic::raw::{ClaimId, Inbox};
 use limic::{Endpoint as _, HybridEndpoint, Peer, Status};
 
 use crate::address_vector::AddressVector;
+use crate::asked::Untaken;
 use crate::domain::Domain;
 use crate::errors::reported;
 use crate::node::{Node, Pool, UNNAMED, mark};
@@ -88,6 +89,8 @@ pub(crate) struct Endpoint {
     /// Copies of injected messages that are not sent yet, and their bytes.
     pub(crate) injected: Cell<u32>,
     pub(crate) injected_bytes: Cell<usize>,
+    /// Answers to peers that have not gone yet.
+    pub(crate) untaken: RefCell<Untaken>,
     /// What it keeps for another provider that owns its receives.
     pub(crate) owned: Owned,
     pub(crate) tally: Tally,

@@ -159,6 +159,7 @@ pub(crate) unsafe extern "C" fn open(
             waiting: RefCell::default(),
             injected: Cell::new(0),
             injected_bytes: Cell::new(0),
+            untaken: RefCell::default(),
             owned: Owned::default(),
             tally: Tally::default(),
             turns,

@@ -106,6 +106,41 @@ static void refused(void)
     fi_freeinfo(messages);
 }
 
+/*
+ * A peer asks for more than it takes the answers to. What this side injects goes on all the same,
+ * and the peer gets all answers when it takes them.
+ */
+static void untaken(void)
+{
+    enum { AT_ONCE = 128, ROUNDS = 160, SUM = WORDS };
+    static uint64_t seen[WORDS];
+    uint64_t one = 1, before = mine[SUM];
+    meet();
+    for (int round = 1; round <= ROUNDS; round++) {
+        char byte = 0;
+        if (me) {
+            /* So few that all go at once: this side makes no progress meanwhile. */
+            for (int i = 1; i < AT_ONCE; i++)
+                OK(fi_fetch_atomic(ep, NULL, WORDS, NULL, seen, NULL, other, 0, key, FI_UINT64, FI_ATOMIC_READ, NULL));
+            OK(fi_fetch_atomic(ep, &one, 1, NULL, seen, NULL, other, 8 * SUM, key, FI_UINT64, FI_SUM, NULL));
+            CHECK(recv(line_to_other, &byte, 1, 0) == 1);
+        } else {
+            while (mine[SUM] < before + round)
+                fi_cq_read(cq, NULL, 0);
+            CHECK(write(line_to_other, &byte, 1) == 1);
+        }
+    }
+    if (!me)
+        for (int i = 0; i < 3; i++) {
+            OK(fi_inject_atomic(ep, &one, 1, myself, 8 * SUM, key, FI_UINT64, FI_SUM));
+            fi_cq_read(cq, NULL, 0);
+        }
+    else
+        for (int left = AT_ONCE * ROUNDS; left > 0; left--)
+            completion();
+    meet();
+}
+
 void atomics(void)
 {
     struct fid_mr *region;
@@ -116,5 +151,6 @@ void atomics(void)
     in_order();
     pieces();
     refused();
+    untaken();
     OK(fi_close(&region->fid));
 }
