@@ -123,28 +123,31 @@ impl AddressVector {
             if self.unasked.get() == 0 || self.strangers.borrow().has(address, Instant::now()) {
                 return None;
             }
-            let late = self.ask_services();
-            self.strangers
-                .borrow_mut()
-                .add(address, late, Instant::now());
+            let again = self.ask_services();
+            self.strangers.borrow_mut().add(address, again);
             known()
         })
     }
 
-    /// Asks all services that nobody has sent to. True if one of them has not answered in time.
+    /// Asks all services that nobody has sent to, but for those that were late a while ago: whoever
+    /// waits for one does nothing else. Gives when to ask again, if one was late.
     #[cold]
-    fn ask_services(&self) -> bool {
+    fn ask_services(&self) -> Option<Instant> {
         let entries = self.entries.borrow();
         let places: Vec<usize> = (0..entries.len())
             .filter(|at| matches!(entries[*at], Some(Name::Service(_))))
             .collect();
         drop(entries);
-        let mut late = false;
-        for at in places {
-            // One that is not there has sent nothing.
-            late |= self.resolved(at as fi_addr_t) == Err(FI_ETIMEDOUT);
-        }
-        late
+        let again = places.into_iter().filter_map(|at| {
+            let at = at as fi_addr_t;
+            let late = self.strangers.borrow().is_late(at, Instant::now());
+            late.or_else(|| match self.resolved(at) {
+                Err(FI_ETIMEDOUT) => Some(self.strangers.borrow_mut().was_late(at, Instant::now())),
+                // One that is not there has sent nothing.
+                _ => None,
+            })
+        });
+        again.min()
     }
 
     /// An address stands at a position.
@@ -168,7 +171,7 @@ impl AddressVector {
             Name::Service(_) => {
                 self.unasked.set(self.unasked.get() + 1);
                 // It may be the new one's.
-                *self.strangers.borrow_mut() = Strangers::default();
+                self.strangers.borrow_mut().may_be_known();
             }
         }
         match entries.get_mut(place) {
@@ -188,6 +191,7 @@ impl AddressVector {
         self.domain
             .for_each_endpoint(|endpoint| endpoint.forget_address(self, at));
         self.chosen.borrow_mut().remove(&at);
+        self.strangers.borrow_mut().forget(at);
         let Name::Address(address) = name else {
             self.unasked.set(self.unasked.get() - 1);
             return true;

@@ -161,29 +161,49 @@ static void named_late(void)
     ask("192.0.2.1", "1", FI_NUMERICHOST, FI_FORMAT_UNSPEC, -FI_ENODATA);
 }
 
-static int asked_times;
+static int asked_times, is_silent;
 
-/* Says nothing to those who ask for a service, and counts them. */
+/* Says nothing to those who ask for a service, and counts them. They are turned away, or wait. */
 static void *count_askers(void *listens)
 {
-    int asker;
+    enum { MOST = 8 };
+    int askers[MOST], asker;
     while ((asker = accept(*(int *) listens, NULL, NULL)) >= 0) {
-        asked_times++;
-        close(asker);
+        CHECK(asked_times < MOST);
+        askers[asked_times++] = asker;
+        if (!is_silent)
+            shutdown(asker, SHUT_RDWR);
     }
+    for (int i = 0; i < asked_times; i++)
+        close(askers[i]);
     return NULL;
 }
 
-/* Services are asked once about a sender that no vector names, and not with each message. */
-static void unnamed_sender(void)
+/* A message of a sender that no vector names. */
+static void send_unnamed(struct fid_ep *from, struct own to, fi_addr_t at)
+{
+    struct fi_cq_tagged_entry entry;
+    fi_addr_t source;
+    char byte;
+    OK(fi_trecv(to.end, &byte, 1, NULL, FI_ADDR_UNSPEC, 1, 0, &contexts[0]));
+    OK(fi_tinject(from, "1", 1, at, 1));
+    while (fi_cq_readfrom(to.queue, &entry, 1, &source) == -FI_EAGAIN)
+        fi_cq_read(cq, NULL, 0);
+    CHECK(source == FI_ADDR_NOTAVAIL);
+}
+
+/*
+ * Services are asked once about a sender that no vector names, and not with each message. One that
+ * does not answer is not waited for once more because of another sender.
+ */
+static void unnamed_senders(void)
 {
     struct sockaddr_un place = {.sun_family = AF_UNIX};
-    struct fi_cq_tagged_entry entry;
     struct own own;
-    char name[64], service[64], byte;
+    char name[64], service[64];
     size_t len = sizeof name;
     pthread_t counter_of_askers;
-    fi_addr_t to, nobody, source;
+    fi_addr_t to, nobody;
     int listens = socket(AF_UNIX, SOCK_STREAM, 0);
     snprintf(service, sizeof service, "fi_limic://localhost:counts-%d", (int) getpid());
     int used = snprintf(place.sun_path + 1, sizeof place.sun_path - 1, "limic-fi/%u/counts-%d",
@@ -194,21 +214,22 @@ static void unnamed_sender(void)
     own = open_own(domain, info);
     OK(fi_getname(&own.end->fid, name, &len));
     CHECK(fi_av_insert(av, name, 1, &to, 0, NULL) == 1);
-    for (int round = 1; round <= 2; round++) {
+    for (int round = 1; round <= 3; round++) {
+        is_silent = round == 3;
         /* With a service that is new, something may be known. */
         CHECK(fi_av_insert(own.vector, service, 1, &nobody, 0, NULL) == 1);
-        for (int i = 0; i < 3; i++) {
-            OK(fi_trecv(own.end, &byte, 1, NULL, FI_ADDR_UNSPEC, 1, 0, &contexts[0]));
-            OK(fi_tinject(ep, "1", 1, to, 1));
-            while (fi_cq_readfrom(own.queue, &entry, 1, &source) == -FI_EAGAIN)
-                fi_cq_read(cq, NULL, 0);
-            CHECK(source == FI_ADDR_NOTAVAIL);
+        for (int i = 0; i < 3; i++)
+            send_unnamed(ep, own, to);
+        if (is_silent) {
+            struct fid_ep *another = open_end(info, NULL);
+            send_unnamed(another, own, to);
+            OK(fi_close(&another->fid));
         }
         OK(fi_av_remove(own.vector, &nobody, 1, 0));
     }
     OK(shutdown(listens, SHUT_RDWR));
     OK(pthread_join(counter_of_askers, NULL));
-    CHECK(asked_times == 2);
+    CHECK(asked_times == 3);
     OK(fi_av_remove(av, &to, 1, 0));
     close_own(own);
     close(listens);
@@ -256,7 +277,7 @@ void names(void)
     CHECK(info->addr_format != FI_ADDR_STR);
     by_service();
     named_late();
-    unnamed_sender();
+    unnamed_senders();
     as_text();
     meet();
 }
