@@ -195,14 +195,14 @@ impl Queue {
         }
     }
 
-    /// The sender of a message, if an address vector names it.
+    /// Who sent a message, or wrote with data, if an address vector names it.
     ///
     /// # Safety
     /// The node is alive.
     pub(super) unsafe fn source_of(&self, node: *mut Node) -> fi_addr_t {
         // SAFETY: the caller's promise.
         let (flags, peer, number) = unsafe { ((*node).flags, (*node).peer, (*node).endpoint()) };
-        if flags & FI_RECV == 0 {
+        if flags & (FI_RECV | FI_REMOTE_WRITE) == 0 {
             return FI_ADDR_NOTAVAIL;
         }
         let source = self.bound.at(number, |endpoint| endpoint.address_of(peer));

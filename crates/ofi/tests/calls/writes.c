@@ -62,6 +62,27 @@ static void bounds(void)
     CHECK(!memcmp(before, mine, sizeof before));
 }
 
+/* A write that is reported has a source, as a message has. */
+static void sources(void)
+{
+    static const size_t lengths[] = {8, LEN};
+    static unsigned char bytes[LEN];
+    struct fi_cq_tagged_entry entry;
+    fi_addr_t source;
+    for (int i = 0; i < 2; i++) {
+        RETRY(fi_writedata(ep, bytes, lengths[i], NULL, 5, other, 0, KEY, &contexts[0]));
+        for (int came = 0; came < 2;) {
+            ssize_t got = fi_cq_readfrom(cq, &entry, 1, &source);
+            CHECK(got == 1 || got == -FI_EAGAIN);
+            if (got == 1) {
+                CHECK(source == (entry.flags & FI_REMOTE_WRITE ? other : FI_ADDR_NOTAVAIL));
+                came++;
+            }
+        }
+    }
+    meet();
+}
+
 /* Many under way: whenever one is reported, its bytes are there. */
 static void many(void)
 {
@@ -161,6 +182,7 @@ void writes(void)
     struct fid_mr *other_region = expose(FI_REMOTE_READ, KEY + 2);
     meet();
     bounds();
+    sources();
     many();
     unanswered();
     closing(region);
