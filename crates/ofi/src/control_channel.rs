@@ -289,11 +289,13 @@ impl Endpoint {
         let operation = (peer, number);
         match topic {
             Topic::Write => self.answer(answers, operation, |_| self.write_for(status, said)),
-            Topic::Fetch => self.answer(answers, operation, |results| self.execute(said, results)),
+            Topic::Fetch => self.answer(answers, operation, |results| {
+                self.execute(said, true, results)
+            }),
             Topic::Change => {
                 let change = |results: &mut Vec<u8>| {
                     let before = results.len();
-                    self.execute(said, results)?;
+                    self.execute(said, false, results)?;
                     results.truncate(before);
                     Ok(())
                 };

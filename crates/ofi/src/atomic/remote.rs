@@ -219,9 +219,14 @@ impl Endpoint {
         Ok(0)
     }
 
-    /// Executes an operation, and puts behind the results of others what was there before.
-    /// Whatever the message says is checked first.
-    pub(crate) fn execute(&self, message: &[u8], results: &mut Vec<u8>) -> Result<(), i32> {
+    /// Executes an operation, and puts behind the results of others what was there before, which a
+    /// peer gets if it fetches. Whatever the message says is checked first.
+    pub(crate) fn execute(
+        &self,
+        message: &[u8],
+        fetches: bool,
+        results: &mut Vec<u8>,
+    ) -> Result<(), i32> {
         if self.caps & FI_ATOMIC == 0 {
             return Err(FI_EKEYREJECTED);
         }
@@ -247,10 +252,9 @@ impl Endpoint {
         if operands.len() != wanted {
             return Err(FI_EINVAL);
         }
-        let access = if op == op::READ {
-            Access::READ
-        } else {
-            Access::WRITE
+        let access = Access {
+            read: fetches,
+            write: op != op::READ,
         };
         let target = self.domain.reached(key, addr, bytes, access)?;
         let (operand, compare) = operands.split_at(bytes.min(operands.len()));

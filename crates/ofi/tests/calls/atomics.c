@@ -106,6 +106,28 @@ static void refused(void)
     fi_freeinfo(messages);
 }
 
+/* What may only be written gives nothing away: neither to a read nor to a change that fetches. */
+static void only_written(void)
+{
+    enum { ONLY = 9 };
+    static uint64_t secret = 77;
+    uint64_t one = 1, seen = 0;
+    struct fid_mr *region;
+    OK(fi_mr_reg(domain, &secret, sizeof secret, FI_REMOTE_WRITE, 0, ONLY, 0, &region, NULL));
+    meet();
+    RETRY(fi_atomic(ep, &one, 1, NULL, other, 0, ONLY, FI_UINT64, FI_SUM, &contexts[0]));
+    CHECK(completion().op_context == &contexts[0]);
+    RETRY(fi_fetch_atomic(ep, NULL, 1, NULL, &seen, NULL, other, 0, ONLY, FI_UINT64, FI_ATOMIC_READ, &contexts[0]));
+    CHECK(failure().err == FI_EKEYREJECTED);
+    RETRY(fi_fetch_atomic(ep, &one, 1, NULL, &seen, NULL, other, 0, ONLY, FI_UINT64, FI_SUM, &contexts[0]));
+    CHECK(failure().err == FI_EKEYREJECTED);
+    RETRY(fi_compare_atomic(ep, &one, 1, NULL, &one, NULL, &seen, NULL, other, 0, ONLY, FI_UINT64, FI_CSWAP, &contexts[0]));
+    CHECK(failure().err == FI_EKEYREJECTED);
+    meet();
+    CHECK(secret == 78 && seen == 0);
+    OK(fi_close(&region->fid));
+}
+
 /*
  * A peer asks for more than it takes the answers to. What this side injects goes on all the same,
  * and the peer gets all answers when it takes them.
@@ -151,6 +173,7 @@ void atomics(void)
     in_order();
     pieces();
     refused();
+    only_written();
     untaken();
     OK(fi_close(&region->fid));
 }
