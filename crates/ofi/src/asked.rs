@@ -33,6 +33,10 @@ const MANY_BYTES: usize = 4096;
 /// waits for it reads that line again and again, so what is sent next is better off in another one.
 const LEAST_BYTES: usize = 32;
 
+/// Above the number of an operation that is refused, with an error number. Else the length of the
+/// results stands there, so that answers which come too late can be passed over.
+const REFUSED: u16 = 1 << 15;
+
 /// An operation that a peer is asked for.
 pub(crate) struct Asked {
     pub(crate) topic: Topic,
@@ -140,30 +144,37 @@ impl Endpoint {
         }
     }
 
-    /// A peer answers so many operations: for each a word, which is its number and an error number,
-    /// and behind it the results, unless it is refused.
+    /// A peer answers so many operations. For each there is a word, which is its number and the
+    /// length of its results, which follow; or its number and why it is refused.
     pub(crate) fn answered(&self, peer: Peer, count: u64, mut answers: &[u8]) {
         for _ in 0..count {
-            let asked = answers.split_first_chunk().and_then(|(word, rest)| {
-                let (errno, number) = parts_of(u64::from_ne_bytes(*word));
-                let operation = self.unanswered.borrow_mut().take(peer, number)?;
-                Some((operation, i32::from(errno), rest))
+            let answer = answers.split_first_chunk().and_then(|(word, rest)| {
+                let (above, number) = parts_of(u64::from_ne_bytes(*word));
+                let refused = above & REFUSED != 0;
+                let len = if refused { 0 } else { usize::from(above) };
+                let (results, rest) = rest.split_at_checked(len)?;
+                let errno = if refused { above & !REFUSED } else { 0 };
+                Some((number, i32::from(errno), results, rest))
             });
-            let Some((Operation { node, room }, mut errno, rest)) = asked else {
-                // What follows cannot be told apart.
-                log::warn(&format_args!("{peer} answers what it was not asked"));
+            let Some((number, mut errno, results, rest)) = answer else {
+                log::warn(&format_args!("{peer} has lost what it was asked for"));
                 return self.end_unanswered(peer, FI_EIO);
             };
-            let len = if errno == 0 { room.len() } else { 0 };
-            match rest.split_at_checked(len) {
+            answers = rest;
+            let operation = self.unanswered.borrow_mut().take(peer, number);
+            let Some(Operation { node, room }) = operation else {
+                // It has failed already, since messages were lost.
+                continue;
+            };
+            if errno == 0 && results.len() != room.len() {
+                errno = FI_EIO;
+            }
+            if errno == 0 && !results.is_empty() {
                 // SAFETY: whoever asked promised that the room is the operation's until it is over.
-                Some((results, _)) if len > 0 => unsafe { room.fill(results) },
-                Some(_) => {}
-                None => errno = FI_EIO,
+                unsafe { room.fill(results) };
             }
             // SAFETY: the operation was not over, so its node is in no list.
             unsafe { self.asked_is_over(node, errno) };
-            answers = rest.get(len..).unwrap_or_default();
         }
     }
 
@@ -192,14 +203,23 @@ impl Endpoint {
         answers.count += 1;
         let at = answers.bytes.len();
         answers.bytes.extend_from_slice(&number.to_ne_bytes());
-        if let Err(errno) = execute(&mut answers.bytes) {
-            log::warn(&format_args!(
-                "an operation of {peer} on memory here is refused: {}",
-                text_of(errno).to_string_lossy()
-            ));
-            answers.bytes.truncate(at);
-            let word = numbered(errno as u16, number);
-            answers.bytes.extend_from_slice(&word.to_ne_bytes());
+        let results = answers.bytes.len();
+        let above = match execute(&mut answers.bytes) {
+            // No operation has more than fit into some 4096 bytes.
+            Ok(()) => (answers.bytes.len() - results) as u16,
+            Err(errno) => {
+                log::warn(&format_args!(
+                    "an operation of {peer} on memory here is refused: {}",
+                    text_of(errno).to_string_lossy()
+                ));
+                answers.bytes.truncate(results);
+                REFUSED | errno as u16
+            }
+        };
+        if above != 0
+            && let Some(word) = answers.bytes[at..].first_chunk_mut()
+        {
+            *word = numbered(above, number).to_ne_bytes();
         }
     }
 

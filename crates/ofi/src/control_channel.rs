@@ -267,12 +267,23 @@ impl Endpoint {
         }
     }
 
-    /// A message is over that was claimed. If it is lost, answers may be lost with it.
+    /// A message is over that was claimed. If it is lost, nobody knows what it was: answers to this
+    /// side, or what the peer asked for, of which it would hear nothing.
     fn heard_late(&self, coming: &Coming, answers: &mut Answers) {
         match &coming.outcome {
             Some(Err(error)) => {
                 log::warn(error);
-                self.end_unanswered(coming.status.peer, errno_of(error));
+                let peer = coming.status.peer;
+                self.end_unanswered(peer, errno_of(error));
+                self.send_answers(answers);
+                // Behind what was answered, one answer that is not there ends all that the peer
+                // waits for.
+                let lost = self.begin(Topic::Answers, 1);
+                if let Err(errno) = self.say(peer, None, lost) {
+                    log::info(&format_args!(
+                        "{peer} does not get to know it: error {errno}"
+                    ));
+                }
             }
             _ => self.heard(&coming.status, &coming.bytes, answers),
         }

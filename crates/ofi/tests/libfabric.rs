@@ -361,6 +361,11 @@ fn a_region_that_a_stopped_peer_writes_when_its_endpoint_is_closed() {
 }
 
 #[test]
+fn operations_that_are_lost_on_their_way() {
+    part("shortage");
+}
+
+#[test]
 fn default_flags_of_operations() {
     part("flags");
 }

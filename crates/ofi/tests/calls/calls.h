@@ -104,6 +104,7 @@ void delivered(pid_t child);
 void stopped(pid_t child);
 int write_on(void);
 void abandoned(pid_t child);
+void shortage(void);
 void leaving(void);
 
 #endif

@@ -1,6 +1,7 @@
 /* Processes that end. */
 #include "calls.h"
 
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/un.h>
 
@@ -202,6 +203,61 @@ void abandoned(pid_t child)
     CHECK(fi_close(&region->fid) == -FI_EBUSY);
     OK(fi_close(&unused->fid));
     kill(child, SIGKILL);
+}
+
+/* From then on the second process sends ahead: the first one has been idle between its messages. */
+static void lag(void)
+{
+    enum { MESSAGES = 32, LEN = 1 << 20 };
+    static unsigned char bytes[LEN];
+    for (int i = 0; me && i < MESSAGES; i++)
+        OK(fi_tsend(ep, bytes, LEN, NULL, other, 1, &contexts[i]));
+    meet();
+    for (int i = 0; i < MESSAGES; i++) {
+        if (!me) {
+            usleep(100);
+            OK(fi_trecv(ep, bytes, LEN, NULL, other, 1, 0, &contexts[0]));
+        }
+        completion();
+    }
+    meet();
+}
+
+/*
+ * What a process is asked for may be lost where it has no descriptor for the memory that the
+ * message lies in. Whoever asked gets to know it.
+ */
+void shortage(void)
+{
+    enum { WORDS = 512, SHORT = 7, BEHIND = 16 };
+    static uint64_t words[WORDS], seen[WORDS];
+    struct fid_mr *region;
+    struct rlimit before;
+    OK(fi_mr_reg(domain, words, sizeof words, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, SHORT, 0, &region, NULL));
+    lag();
+    if (!me) {
+        /* Not even where it closes others for that. */
+        CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+        struct rlimit none = {3, before.rlim_max};
+        CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    }
+    meet();
+    if (me) {
+        RETRY(fi_fetch_atomic(ep, words, WORDS, NULL, seen, NULL, other, 0, SHORT, FI_UINT64, FI_SUM, NULL));
+        /* Behind it, what is not lost fails as well, though it is executed and answered. */
+        for (int i = 0; i < BEHIND; i++)
+            RETRY(fi_fetch_atomic(ep, words, 1, NULL, seen, NULL, other, 0, SHORT, FI_UINT64, FI_SUM, NULL));
+        for (int i = 0; i <= BEHIND; i++)
+            CHECK(failure().err == FI_EIO);
+        /* Those answers mean nothing to what is asked for from now on. */
+        for (int i = 0; i < BEHIND; i++) {
+            RETRY(fi_atomic(ep, words, 1, NULL, other, 0, SHORT, FI_UINT64, FI_SUM, NULL));
+            completion();
+        }
+    }
+    meet();
+    CHECK(me || setrlimit(RLIMIT_NOFILE, &before) == 0);
+    OK(fi_close(&region->fid));
 }
 
 /* A line that ends where it begins, for one process alone. */

@@ -38,6 +38,8 @@ int main(int argc, char **argv)
         writes();
     else if (!strcmp(part, "objects"))
         objects();
+    else if (!strcmp(part, "shortage"))
+        shortage();
     else if (waits)
         waiting();
     else if (many)
