@@ -312,6 +312,12 @@ impl Endpoint {
                 };
                 self.answer(answers, operation, change);
             }
+            // Nobody waits for writes where there is no memory to be written.
+            Topic::Written if self.caps & FI_RMA == 0 => {
+                log::warn(&format_args!(
+                    "{peer} says that it has written, and cannot have"
+                ));
+            }
             Topic::Written => {
                 let len = said.first_chunk();
                 let len = len.map_or(0, |len| u64::from_ne_bytes(*len));

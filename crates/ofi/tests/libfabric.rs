@@ -2,9 +2,12 @@
 
 mod provider;
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
+
+use limic::{Endpoint as _, HybridEndpoint, Tag};
 
 use self::provider::{LIMIT, command, finish, provider};
 
@@ -363,6 +366,38 @@ fn a_region_that_a_stopped_peer_writes_when_its_endpoint_is_closed() {
 #[test]
 fn operations_that_are_lost_on_their_way() {
     part("shortage");
+}
+
+/// A peer's provider is of this version, but its messages are whatever a process makes up.
+#[test]
+fn a_write_that_a_peer_makes_up_is_not_reported_where_there_is_no_memory() {
+    let _alone = alone();
+    let provider = provider();
+    let Some(program) = calls(provider.path()) else {
+        return;
+    };
+    let mut child = command(program, provider.path())
+        .arg("forged")
+        .spawn()
+        .expect("started");
+    let mut name = String::new();
+    let said = child.stdout.as_mut().expect("piped");
+    let read = BufReader::new(said).read_line(&mut name);
+    read.expect("it says its name");
+    let digits = name.trim_end().as_bytes().chunks(2);
+    let name: Vec<u8> = digits
+        .map(|two| u8::from_str_radix(&String::from_utf8_lossy(two), 16).expect("a byte"))
+        .collect();
+    let stranger = HybridEndpoint::open().expect("opened");
+    let peer = stranger.connect(&name).expect("an address");
+    let written = [1_u64 << 48, 8].map(u64::to_ne_bytes);
+    let aside = Tag(0b11 << 62);
+    let sent = stranger.send(peer, aside, written.as_flattened());
+    sent.expect("sent");
+    stranger.send(peer, Tag(1), b"12345678").expect("sent");
+    drop(stranger);
+    let output = finish(child);
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

@@ -106,5 +106,6 @@ int write_on(void);
 void abandoned(pid_t child);
 void shortage(void);
 void leaving(void);
+void forged(void);
 
 #endif

@@ -332,3 +332,28 @@ void leaving(void)
     CHECK(completion().len == 8);
     close_all();
 }
+
+/*
+ * An endpoint that offers no memory, and says its name: whatever a stranger says to it, it has no
+ * completions but that of the message.
+ */
+void forged(void)
+{
+    line_to_other = line_to_oneself();
+    open_all(FI_WAIT_NONE, FI_THREAD_DOMAIN, 0);
+    struct fi_info *messages = fi_dupinfo(info);
+    messages->caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV;
+    struct fid_ep *end = open_end(messages, NULL);
+    unsigned char name[64], bytes[8];
+    size_t len = sizeof name;
+    OK(fi_getname(&end->fid, name, &len));
+    for (size_t i = 0; i < len; i++)
+        printf("%02x%s", name[i], i + 1 < len ? "" : "\n");
+    fflush(stdout);
+    OK(fi_trecv(end, bytes, sizeof bytes, NULL, FI_ADDR_UNSPEC, 1, 0, &contexts[0]));
+    CHECK(completion().op_context == &contexts[0]);
+    CHECK(fi_cq_read(cq, NULL, 0) == -FI_EAGAIN);
+    OK(fi_close(&end->fid));
+    fi_freeinfo(messages);
+    close_all();
+}

@@ -5,8 +5,9 @@ int main(int argc, char **argv)
 {
     int lines[2], status;
     const char *part = argc > 1 ? argv[1] : "";
-    if (!strcmp(part, "leaving")) {
-        leaving();
+    int leaves = !strcmp(part, "leaving");
+    if (leaves || !strcmp(part, "forged")) {
+        (leaves ? leaving : forged)();
         printf("%s: right\n", part);
         return 0;
     }
