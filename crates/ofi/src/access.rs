@@ -6,7 +6,7 @@ use limic::raw::{OneSided, Posted, RawSlice, RawSliceMut};
 use limic::{Endpoint as _, Error, Outcome, Peer, RequestId};
 
 use crate::asked::LONGEST_WRITE;
-use crate::call::{Bytes, CallFlags, IOV_LIMIT, append};
+use crate::call::{Bytes, CallFlags, IOV_LIMIT, append, parts, slice, slice_mut};
 use crate::endpoint::Endpoint;
 use crate::errors::{errno_of, reported};
 use crate::memory_region::limic_key;
@@ -191,26 +191,14 @@ impl Endpoint {
         let posted = unsafe {
             if access.injected {
                 let mut bytes = Vec::new();
-                append(
-                    &mut bytes,
-                    local.iter().map(|p| (p.start.cast_const(), p.len)),
-                );
-                let whole = [RawSlice {
-                    start: bytes.as_ptr(),
-                    len: bytes.len(),
-                }];
+                append(&mut bytes, parts(local));
+                let whole = [RawSlice::from(&bytes[..])];
                 copy = Some(bytes);
                 self.limic.post_write(peer, key, remote.addr, &whole)
             } else if access.write {
-                let mut slices = [RawSlice {
-                    start: core::ptr::null(),
-                    len: 0,
-                }; IOV_LIMIT];
+                let mut slices = [slice(core::ptr::null_mut(), 0); IOV_LIMIT];
                 for (to, from) in slices.iter_mut().zip(local) {
-                    *to = RawSlice {
-                        start: from.start,
-                        len: from.len,
-                    };
+                    *to = slice(from.start.cast(), from.len);
                 }
                 let slices = &slices[..local.len()];
                 self.limic.post_write(peer, key, remote.addr, slices)
@@ -327,10 +315,7 @@ fn cut(
     mut from: usize,
     mut len: usize,
 ) -> ([RawSliceMut; IOV_LIMIT], usize) {
-    let mut pieces = [RawSliceMut {
-        start: core::ptr::null_mut(),
-        len: 0,
-    }; IOV_LIMIT];
+    let mut pieces = [slice_mut(core::ptr::null_mut(), 0); IOV_LIMIT];
     let mut count = 0;
     for piece in local {
         let skipped = from.min(piece.len);
@@ -338,10 +323,7 @@ fn cut(
         let taken = (piece.len - skipped).min(len);
         len -= taken;
         if taken > 0 && count < IOV_LIMIT {
-            pieces[count] = RawSliceMut {
-                start: piece.start.wrapping_add(skipped),
-                len: taken,
-            };
+            pieces[count] = slice_mut(piece.start.wrapping_add(skipped).cast(), taken);
             count += 1;
         }
     }

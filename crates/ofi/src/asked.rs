@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use limic::raw::RawSliceMut;
 use limic::{Access, Peer, Status};
 
-use crate::call::append;
+use crate::call::{append, parts};
 use crate::control_channel::{Topic, numbered, parts_of};
 use crate::endpoint::Endpoint;
 use crate::errors::text_of;
@@ -264,9 +264,8 @@ impl Endpoint {
         let put = |message: &mut Vec<u8>| {
             let place = [to.key.to_ne_bytes(), to.addr.to_ne_bytes()];
             message.extend_from_slice(place.as_flattened());
-            let bytes = bytes.iter().map(|p| (p.start.cast_const(), p.len));
             // SAFETY: the caller's promise.
-            unsafe { append(message, bytes) };
+            unsafe { append(message, parts(bytes)) };
         };
         // SAFETY: the caller's promise; there are no results.
         unsafe { self.ask(peer, node, asked, put) }

@@ -313,11 +313,16 @@ impl Pieces<RawSliceMut> {
         self.as_slice().iter().map(|piece| piece.len).sum()
     }
 
-    /// Where they begin, and how long they are.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (*const u8, usize)> {
-        let parts = self.as_slice().iter();
-        parts.map(|piece| (piece.start.cast_const(), piece.len))
+        parts(self.as_slice())
     }
+}
+
+/// Where pieces begin, and how long they are.
+pub(crate) fn parts(pieces: &[RawSliceMut]) -> impl Iterator<Item = (*const u8, usize)> {
+    pieces
+        .iter()
+        .map(|piece| (piece.start.cast_const(), piece.len))
 }
 
 /// Puts the bytes of pieces behind others.

@@ -55,9 +55,6 @@ static EQ_OPS: fi_ops_eq = fi_ops_eq {
     strerror,
 };
 
-/// Flag of `fi_eq_read`: the event stays.
-const FI_PEEK_EVENT: u64 = FI_PEEK;
-
 impl EventQueue {
     fn events(&self) -> MutexGuard<'_, VecDeque<(u32, Vec<u8>)>> {
         // Events go in and out whole.
@@ -88,7 +85,7 @@ impl EventQueue {
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
         }
         let count = bytes.len();
-        if flags & FI_PEEK_EVENT == 0 {
+        if flags & FI_PEEK == 0 {
             events.pop_front();
         }
         if let (true, Some(wait)) = (events.is_empty(), &self.wait) {

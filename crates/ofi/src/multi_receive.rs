@@ -88,10 +88,14 @@ impl Endpoint {
     /// Takes note of the messages that have taken pieces, and reports those that are over.
     #[cold]
     pub(crate) fn pieces_were_taken(&self) {
+        let mut any = false;
         while let Some(taken) = self.limic.next_taken() {
             self.piece_was_taken(taken);
+            any = true;
         }
-        self.report_pieces();
+        if any {
+            self.report_pieces();
+        }
     }
 
     fn piece_was_taken(&self, taken: Taken) {

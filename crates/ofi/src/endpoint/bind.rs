@@ -198,13 +198,12 @@ impl Endpoint {
             // Not before: whoever knows the address already may ring, and nobody would answer.
             auto.add(self)?;
         }
+        if self.uses_regions() {
+            for region in self.domain.regions.borrow().values() {
+                region.expose(self)?;
+            }
+        }
         self.enabled.set(true);
-        if !self.uses_regions() {
-            return Ok(());
-        }
-        for region in self.domain.regions.borrow().values() {
-            region.expose(self)?;
-        }
         Ok(())
     }
 }

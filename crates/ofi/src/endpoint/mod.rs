@@ -57,7 +57,6 @@ pub(crate) struct Endpoint {
     pub(crate) turns: Arc<Turns>,
     pub(crate) pool: Pool,
     pub(crate) limic: HybridEndpoint,
-    pub(crate) myself: Peer,
     pub(crate) number: u16,
     pub(crate) caps: u64,
     /// What it was named, beside its address.

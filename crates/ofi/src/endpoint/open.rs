@@ -124,7 +124,6 @@ pub(crate) unsafe extern "C" fn open(
         };
         let turns = domain.new_turns();
         let turn = domain.enter_alone();
-        let myself = limic.myself();
         let mut object = Arc::new(Endpoint {
             head: Head::new(fid_ep {
                 fid: object::fid_of::<Endpoint>(context, &OPS),
@@ -136,7 +135,6 @@ pub(crate) unsafe extern "C" fn open(
                 atomic: &atomic::OPS,
                 collective: &COLLECTIVE_OPS,
             }),
-            myself,
             limic,
             number: 0,
             caps,
