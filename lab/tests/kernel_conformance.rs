@@ -166,6 +166,40 @@ fn a_killed_peer_is_named() {
     });
 }
 
+/// A send finds that the peer has died, before the endpoint has looked what came of it.
+#[test]
+fn what_a_peer_had_sent_comes_before_its_death() {
+    if !in_guest() {
+        return;
+    }
+    let endpoint = kernel_endpoint().expect("an endpoint");
+    let address = endpoint.address().to_bytes();
+    let mut child = Child::fork(|line| {
+        let endpoint = kernel_endpoint().expect("an endpoint");
+        let parent = endpoint.connect(&address).expect("an address");
+        endpoint.send(parent, 1, b"hello").expect("send");
+        line.hear();
+        endpoint.send(parent, 2, b"last").expect("send");
+        // The end of its process is the end of its session.
+        std::mem::forget(endpoint);
+    });
+    let hello = endpoint.recv(limic::Selector::any(), &mut [0; 8]);
+    let peer = hello.expect("recv").peer;
+    let last = endpoint.irecv(limic::Selector::any_source(2.into()), vec![0; 8]);
+    let last = last.expect("irecv");
+    child.line.say(0);
+    child.join();
+    let died = Error::PeerFailed {
+        peer,
+        why: PeerFailure::Died,
+    };
+    assert_eq!(endpoint.send(peer, 3, b"too late"), Err(died.clone()));
+    assert_eq!(last.wait().expect("it came before").0.len, 4);
+    // Who waits for anybody is told of it afterwards.
+    let next = endpoint.recv(limic::Selector::any(), &mut [0; 8]);
+    assert_eq!(next, Err(died));
+}
+
 /// More operations than the module has slots for, and receives that it may not pin.
 #[test]
 fn more_than_the_module_holds() {

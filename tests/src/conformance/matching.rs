@@ -122,6 +122,28 @@ pub fn all_64_bits_of_a_tag_count<E: Endpoint>(case: &Case<E>) {
     });
 }
 
+/// It lies there for long, and does not fit the receive that was posted before.
+pub fn a_receive_behind_another_finds_what_is_there<E: Endpoint>(case: &Case<E>) {
+    case.run(2, |party| {
+        let (endpoint, other) = (&party.endpoint, party.other());
+        if party.rank == 1 {
+            endpoint.send(other, 2, b"there").expect("send");
+            endpoint.recv((other, TAG), &mut []).expect("recv");
+            endpoint.send(other, 1, b"late").expect("send");
+            return;
+        }
+        let first = endpoint.irecv(Selector::any_source(Tag(1)), vec![0; 8]);
+        let first = first.expect("irecv");
+        endpoint.wait_probe((other, 2)).expect("the other lives");
+        // A look in which the endpoint learns nothing new.
+        endpoint.probe((other, 2)).expect("the other lives");
+        let status = endpoint.recv(Selector::any(), &mut [0; 8]).expect("recv");
+        assert_eq!((status.tag, status.len), (Tag(2), 5));
+        endpoint.send(other, TAG, &[]).expect("send");
+        assert_eq!(first.wait().expect("receive").0.len, 4);
+    });
+}
+
 const MIXED: [usize; 8] = [0, 8, 48, 64, 3000, 20_000, 200_000, 1 << 20];
 
 /// The messages are there before anybody asks for them.

@@ -79,6 +79,7 @@ macro_rules! conformance {
                     two_senders_each_keep_their_order, traffic_both_ways_at_once;
                 matching: any_source_tells_who_sent, any_tag_and_masks,
                     any_tag_leaves_the_messages_of_libraries, all_64_bits_of_a_tag_count,
+                    a_receive_behind_another_finds_what_is_there,
                     unexpected_messages_wait_for_their_receives, posted_receives_are_met,
                     tags_in_reverse_order, mpi_labels_keep_contexts_apart, thousands_of_unexpected_messages;
                 probe: a_probe_takes_nothing, wait_probe_waits, a_claimed_message_is_nobody_elses,

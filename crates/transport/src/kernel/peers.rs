@@ -203,7 +203,13 @@ impl KernelEngine {
     pub(super) fn failed(&mut self, peer: u32) -> Error {
         match self.what_became_of(peer) {
             Some(why) => {
-                self.fail(peer, why.clone());
+                let entry = self.peers.get(peer);
+                let is_news = entry.is_some_and(|entry| entry.failure.is_none());
+                if let Some(module) = self.module.as_mut().filter(|_| is_news) {
+                    // The next poll notes it as a departure, after what the peer had sent before.
+                    // It may have left before it was known here.
+                    module.seen.departures = module.seen.departures.wrapping_sub(1);
+                }
                 why.of(Peer(peer))
             }
             None => no_path(

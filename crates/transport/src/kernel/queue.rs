@@ -74,12 +74,12 @@ impl KernelEngine {
             let served = self.serve_one(slot, &selector, behind, probing, at);
             match served {
                 Served::Over(outcome) => {
-                    at = self.stop_waiting(slot);
+                    self.queue.waiting.remove(at);
                     self.requests.complete(slot, outcome);
                     moved = true;
                 }
                 Served::InModule(_) => {
-                    at = self.stop_waiting(slot);
+                    self.queue.waiting.remove(at);
                     moved = true;
                 }
                 Served::Again => at = 0,
@@ -87,16 +87,6 @@ impl KernelEngine {
             }
         }
         moved
-    }
-
-    /// Takes a receive out of the queue; gives where it was. Others may have gone meanwhile, if a
-    /// peer was found dead.
-    fn stop_waiting(&mut self, slot: Slot) -> usize {
-        let at = self.queue.waiting.iter().position(|other| *other == slot);
-        if let Some(at) = at {
-            self.queue.waiting.remove(at);
-        }
-        at.unwrap_or(0)
     }
 
     fn serve_one(

@@ -65,8 +65,8 @@ impl KernelEngine {
         }
         let slot = self.insert(selector, into, Place::Here, probing);
         self.queue.waiting.push_back(slot);
-        // Its message may be here already, if the module was not asked.
-        self.queue.look |= !behind && selector.source.is_some();
+        // Its message may be here already, if the module was not asked for one.
+        self.queue.look |= behind || selector.source.is_some();
         Ok(Posted::Pending(self.requests.id(slot)))
     }
 
