@@ -39,11 +39,13 @@ pub(crate) unsafe fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_contex
         let number = devices.position(|it| std::ptr::eq(it, device));
         let number = number.expect("a device of this test");
         net.owners.insert(context as usize, number);
+        net.contexts.insert(context as usize, context as usize);
     });
     context
 }
 
 pub(crate) unsafe fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    net(|net| net.contexts.remove(&(context as usize)));
     // SAFETY: made by `ibv_open_device`, with its descriptor.
     unsafe {
         libc::close((*context).async_fd);
@@ -55,17 +57,19 @@ pub(crate) unsafe fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
-    let pair = net(|net| {
-        let device = net.owners[&(context as usize)];
-        let at = net.ends.iter().position(|(of, _)| *of == device)?;
-        Some(net.ends.remove(at).1)
+    let told = net(|net| {
+        let mut events = net.events.iter();
+        let at = events.position(|(of, ..)| *of == context as usize)?;
+        Some(net.events.remove(at))
     });
-    let Some(pair) = pair else { return -1 };
+    let Some((_, pair, event_type)) = told else {
+        return -1;
+    };
     let told = ibv_async_event {
         element: ibv_async_event_element_t {
             qp: pair as *mut ibv_qp,
         },
-        event_type: ibv_event_type::IBV_EVENT_QP_LAST_WQE_REACHED,
+        event_type,
     };
     // SAFETY: room for the answer.
     unsafe { event.write(told) };
@@ -163,12 +167,14 @@ pub(crate) unsafe fn ibv_dealloc_pd(domain: *mut ibv_pd) -> c_int {
 pub(crate) unsafe fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
     // SAFETY: the call takes no memory.
     let fd = unsafe { libc::eventfd(0, 0) };
+    net(|net| net.channels.insert(fd, net.owners[&(context as usize)]));
     on(context, |channel: &mut ibv_comp_channel| channel.fd = fd)
 }
 
 pub(crate) unsafe fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     // SAFETY: made by `ibv_create_comp_channel`, with its descriptor.
     unsafe {
+        net(|net| net.channels.remove(&(*channel).fd));
         libc::close((*channel).fd);
         gone(channel)
     }

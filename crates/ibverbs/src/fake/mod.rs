@@ -22,7 +22,6 @@ pub(crate) use devices::{
 pub(crate) use memory::{
     ibv_alloc_dm, ibv_free_dm, ibv_memcpy_from_dm, ibv_memcpy_to_dm, ibv_reg_dm_mr,
 };
-use net::Net;
 pub(crate) use net::net;
 pub(crate) use parts::Nature;
 use parts::{Completions, Pair, Receive, Region, Request};
@@ -31,6 +30,8 @@ pub(crate) use rdma_sys::*;
 /// Gives this test adapters `fake0` and so on.
 pub(crate) fn adapters(natures: &[Nature]) {
     net(|net| {
+        (net.gone, net.frozen, net.spoilt) = (None, None, None);
+        net.events.clear();
         net.natures = natures.to_vec();
         net.devices = (0..)
             .zip(natures)
@@ -75,6 +76,8 @@ fn on<T, U>(parent: *mut U, fill: impl FnOnce(&mut T)) -> *mut T {
     net(|net| {
         let device = net.owners[&(parent as usize)];
         net.owners.insert(value as usize, device);
+        let context = net.contexts[&(parent as usize)];
+        net.contexts.insert(value as usize, context);
     });
     value
 }
@@ -183,7 +186,8 @@ pub(crate) unsafe fn ibv_post_recv(
     // SAFETY: the caller's request.
     let receive = unsafe { receive(work) };
     net(|net| {
-        let refused = net.refuses();
+        let device = net.pair(pair as usize).device;
+        let refused = net.refuses(device);
         let pair = net.pair(pair as usize);
         if refused || pair.own.len() >= pair.own_room {
             return libc::ENOMEM;
@@ -253,7 +257,7 @@ pub(crate) unsafe fn ibv_create_qp(
         let most = net.natures[device].inline_bytes;
         (device, net.free_number(device), most)
     });
-    if attr.cap.max_inline_data > most || net(Net::refuses) {
+    if attr.cap.max_inline_data > most || net(|net| net.refuses(device)) {
         return refused(libc::EINVAL);
     }
     let handle = on(domain, |pair: &mut ibv_qp| pair.qp_num = number);
@@ -291,7 +295,11 @@ pub(crate) unsafe fn ibv_modify_qp(
     let attr = unsafe { &*attr };
     let has = |mask: ibv_qp_attr_mask| which as u32 & mask.0 != 0;
     net(|net| {
+        let gone = net.gone;
         let pair = net.pair(pair as usize);
+        if gone == Some(pair.device) {
+            return libc::EIO;
+        }
         let told = &mut pair.told;
         told.state = attr.qp_state;
         if has(ibv_qp_attr_mask::IBV_QP_PKEY_INDEX) {
@@ -308,8 +316,8 @@ pub(crate) unsafe fn ibv_modify_qp(
             let at = net.pairs.iter().position(|it| it.handle == handle);
             net.flush(at.expect("it lives"));
         }
-    });
-    0
+        0
+    })
 }
 
 pub(crate) unsafe fn ibv_query_qp_data_in_order(

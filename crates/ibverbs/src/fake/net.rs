@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 
-use rdma_sys::{ibv_ah_attr, ibv_device, ibv_qp_state};
+use rdma_sys::{ibv_ah_attr, ibv_device, ibv_event_type, ibv_qp_state};
 use rdma_sys::{ibv_wc_opcode as opcode, ibv_wc_status as status, ibv_wr_opcode as asked};
 
 use super::completions::wc;
@@ -31,14 +31,18 @@ pub(crate) struct Net {
     pub(super) devices: Vec<ibv_device>,
     /// Handles of what belongs to a device, and the device.
     pub(super) owners: BTreeMap<usize, usize>,
+    /// The same, and the context; and contexts themselves.
+    pub(super) contexts: BTreeMap<usize, usize>,
     pub(super) ways: BTreeMap<usize, ibv_ah_attr>,
     pub(super) queues: BTreeMap<usize, Completions>,
     pub(super) shared: BTreeMap<usize, (VecDeque<Receive>, usize)>,
     pub(super) pairs: Vec<Pair>,
     pub(super) regions: BTreeMap<u32, Region>,
-    /// Devices and their queue pairs that take no receive any more.
-    pub(super) ends: Vec<(usize, usize)>,
+    /// What contexts are told, each with the queue pair that it is about.
+    pub(super) events: Vec<(usize, usize, ibv_event_type)>,
     pub(super) memories: BTreeMap<usize, Vec<u8>>,
+    /// The descriptors of completion channels, and their devices.
+    pub(super) channels: BTreeMap<i32, usize>,
     pub(super) next_key: u32,
     /// Datagrams are kept in place of delivered.
     pub(crate) holds: bool,
@@ -51,6 +55,10 @@ pub(crate) struct Net {
     pub(crate) frozen: Option<usize>,
     /// The adapter whose port is down: nothing gets through there.
     pub(crate) down: Option<usize>,
+    /// The adapter that is there no more.
+    pub(super) gone: Option<usize>,
+    /// The adapter whose queues for datagrams are in their error state as soon as they are used.
+    pub(crate) spoilt: Option<usize>,
     /// Requests that have reached the other end, but for datagrams, by adapter.
     pub(crate) carried: BTreeMap<usize, usize>,
 }
@@ -93,8 +101,45 @@ impl Net {
         self.regions.len()
     }
 
+    /// An adapter is unplugged, of which its driver tells; what was posted there never ends, and
+    /// who sleeps on its channels is woken from now on.
+    pub(crate) fn unplug(&mut self, device: usize) {
+        (self.gone, self.frozen) = (Some(device), Some(device));
+        let contexts = self.contexts.iter().filter(|(it, of)| it == of);
+        let there = contexts.filter(|(it, _)| self.owners[it] == device);
+        let kind = ibv_event_type::IBV_EVENT_DEVICE_FATAL;
+        self.events.extend(there.map(|(it, _)| (*it, 0, kind)));
+        for (fd, _) in self.channels.iter().filter(|(_, of)| **of == device) {
+            // SAFETY: an open descriptor, which counts.
+            unsafe { libc::eventfd_write(*fd, 1) };
+        }
+    }
+
+    /// A stranger sends a datagram of so many bytes to each endpoint of an adapter.
+    pub(crate) fn throw(&mut self, device: usize, len: usize) {
+        let pairs = self.pairs.iter();
+        let there = pairs.filter(|pair| pair.datagrams && pair.device == device);
+        let numbers: Vec<u32> = there.map(|pair| pair.number).collect();
+        for number in numbers {
+            let (to, bytes) = ((device, number), vec![0; len]);
+            self.land(Datagram { to, bytes });
+        }
+    }
+
+    /// The queues for datagrams of an adapter get into their error state.
+    pub(crate) fn spoil(&mut self, device: usize) {
+        for at in 0..self.pairs.len() {
+            if self.pairs[at].datagrams && self.pairs[at].device == device {
+                self.flush(at);
+            }
+        }
+    }
+
     /// Whether a call of those that are counted is refused.
-    pub(super) fn refuses(&mut self) -> bool {
+    pub(super) fn refuses(&mut self, device: usize) -> bool {
+        if self.gone == Some(device) {
+            return true;
+        }
         let Some(left) = self.calls.take() else {
             return false;
         };
@@ -118,6 +163,9 @@ impl Net {
 
     /// Carries out what can be.
     pub(super) fn carry(&mut self) {
+        if let Some(device) = self.spoilt {
+            self.spoil(device);
+        }
         let mut at = 0;
         while at < self.pairs.len() {
             while self.pairs[at].told.state == ibv_qp_state::IBV_QPS_RTS && self.step(at) {}
@@ -143,7 +191,8 @@ impl Net {
         if let Some(to) = request.to {
             let bytes = self.bytes_of(&request);
             let datagram = Datagram { to, bytes };
-            let is_lost = [to.0, device].map(Some).contains(&self.down);
+            let ends = [to.0, device].map(Some);
+            let is_lost = ends.contains(&self.down) || ends.contains(&self.gone);
             if is_lost {
                 self.over(at, &request, status::IBV_WC_SUCCESS);
                 return true;
@@ -255,10 +304,18 @@ impl Net {
         let Some(at) = self.pairs.iter().position(is_it) else {
             return;
         };
-        if let Some(receive) = self.next_receive(at) {
-            place(receive.at + GRH as u64, &datagram.bytes);
-            self.received(at, receive.id, GRH + datagram.bytes.len());
+        let Some(receive) = self.next_receive(at) else {
+            return;
+        };
+        let len = GRH + datagram.bytes.len();
+        if len > receive.len as usize {
+            let too_long = status::IBV_WC_LOC_LEN_ERR;
+            let completion = wc(receive.id, too_long, opcode::IBV_WC_RECV, 0);
+            self.complete(at, self.pairs[at].arrivals, completion, 0);
+            return self.flush(at);
         }
+        place(receive.at + GRH as u64, &datagram.bytes);
+        self.received(at, receive.id, len);
     }
 
     fn received(&mut self, at: usize, id: u64, bytes: usize) {
@@ -304,7 +361,9 @@ impl Net {
     fn tell_end(&mut self, at: usize) {
         let pair = &mut self.pairs[at];
         if pair.shared != 0 && pair.behind.is_empty() && std::mem::take(&mut pair.owes_end) {
-            self.ends.push((pair.device, pair.handle));
+            let kind = ibv_event_type::IBV_EVENT_QP_LAST_WQE_REACHED;
+            let context = self.contexts[&pair.handle];
+            self.events.push((context, pair.handle, kind));
         }
     }
 
@@ -315,7 +374,7 @@ impl Net {
                 queue.entries.retain(|entry| entry.pair != handle);
             }
         }
-        self.ends.retain(|(_, pair)| *pair != handle);
+        self.events.retain(|(_, pair, _)| *pair != handle);
         self.pairs.retain(|pair| pair.handle != handle);
     }
 
