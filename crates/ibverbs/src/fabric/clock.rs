@@ -4,7 +4,9 @@ use core::time::Duration;
 use std::time::Instant;
 
 use super::connection::{Connection, Stage};
+use super::rail::Rail;
 use super::{ConnectionFailure, Fabric};
+use crate::objects::BATCH;
 
 /// The time before a greeting is repeated for the first time; it doubles each time, up to
 /// [`LONGEST_PAUSE`].
@@ -19,6 +21,9 @@ impl Fabric {
     pub(super) fn look_at_the_clock(&mut self) {
         let now = Instant::now();
         self.looked_at = now;
+        for Rail { greeter, port, .. } in &mut self.rails {
+            greeter.begin_anew(port, now);
+        }
         let limit = self.settings.greeting;
         let is_over = |connection: &Connection| {
             let since = connection.waits_since();
@@ -68,9 +73,15 @@ impl Fabric {
         }
     }
 
-    /// Hears everybody who has answered: it may be long since this side has listened.
+    /// Hears everybody who has answered: it may be long since this side has listened. What comes
+    /// meanwhile can wait.
     fn hear_all(&mut self) {
-        while self.take_completions() {}
+        let most = self.rails.iter().map(|rail| rail.completions).max();
+        for _ in 0..most.unwrap_or(0).div_ceil(BATCH as u32) {
+            if !self.take_completions() {
+                break;
+            }
+        }
         // A packet says as much as a greeting, which may be lost.
         let senders: Vec<u32> = self.arrived.iter().filter_map(|it| it.connection).collect();
         for number in senders {
@@ -97,5 +108,8 @@ pub(super) fn longest_sleep(fabric: &Fabric) -> Option<Duration> {
             mends.min().map_or(keep_alive, |mend| mend.min(keep_alive))
         }
     };
-    fabric.connections.values().map(|it| pause(it)).min()
+    let pauses = fabric.connections.values().map(|it| pause(it));
+    let rails = fabric.rails.iter();
+    let due = rails.filter_map(|rail| rail.greeter.due().map(until));
+    pauses.chain(due).min()
 }

@@ -333,7 +333,7 @@ impl Fabric {
 
     /// How long a sleeper may sleep before it has to [`poll`](Self::poll): greetings are repeated,
     /// silent peers are asked, and rings whose writers have not agreed to a pause are looked into.
-    /// `None` if nobody is connected.
+    /// `None` if nobody is connected, and all is well.
     #[must_use]
     pub fn longest_sleep(&self) -> Option<core::time::Duration> {
         clock::longest_sleep(self)

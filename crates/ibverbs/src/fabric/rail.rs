@@ -34,7 +34,7 @@ pub(super) struct Rail {
     pub(super) domain: Arc<ProtectionDomain>,
     inline_bytes: u32,
     /// Room in the completion queue.
-    completions: u32,
+    pub(super) completions: u32,
     /// It takes and gives nothing any more.
     pub(super) is_broken: bool,
     /// Queue pairs that have said that they take no receive any more.

@@ -52,7 +52,7 @@ pub struct Completion {
 }
 
 /// Entries taken in one call.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 
 /// The file descriptor through which a sleeper hears of completions.
 #[derive(Debug)]

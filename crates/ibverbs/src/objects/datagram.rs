@@ -108,21 +108,50 @@ impl DatagramQueue {
             _queue: Arc::clone(queue),
             _domain: Arc::clone(domain),
         };
+        datagrams.start(port)?;
+        Ok(datagrams)
+    }
+
+    fn start(&self, port: &Port) -> Result<(), VerbsError> {
         let mut attr = blank();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = port.number;
         attr.pkey_index = port.partition_index;
         attr.qkey = KEY;
         modify(
-            raw,
+            self.raw,
             &mut attr,
             mask::IBV_QP_STATE | mask::IBV_QP_PKEY_INDEX | mask::IBV_QP_PORT | mask::IBV_QP_QKEY,
         )?;
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTR;
-        modify(raw, &mut attr, mask::IBV_QP_STATE)?;
+        modify(self.raw, &mut attr, mask::IBV_QP_STATE)?;
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTS;
-        modify(raw, &mut attr, mask::IBV_QP_STATE | mask::IBV_QP_SQ_PSN)?;
-        Ok(datagrams)
+        modify(
+            self.raw,
+            &mut attr,
+            mask::IBV_QP_STATE | mask::IBV_QP_SQ_PSN,
+        )
+    }
+
+    /// Moves the queue to its error state: all that was posted ends.
+    ///
+    /// # Errors
+    /// [`VerbsError::Call`].
+    pub fn fail(&self) -> Result<(), VerbsError> {
+        let mut attr = blank();
+        attr.qp_state = sys::ibv_qp_state::IBV_QPS_ERR;
+        modify(self.raw, &mut attr, mask::IBV_QP_STATE)
+    }
+
+    /// Makes a queue in its error state ready again, when all that was posted has ended.
+    ///
+    /// # Errors
+    /// [`VerbsError::Call`].
+    pub fn restart(&self, port: &Port) -> Result<(), VerbsError> {
+        let mut attr = blank();
+        attr.qp_state = sys::ibv_qp_state::IBV_QPS_RESET;
+        modify(self.raw, &mut attr, mask::IBV_QP_STATE)?;
+        self.start(port)
     }
 
     /// Its number, for peers.

@@ -27,6 +27,7 @@ mod queue_pair;
 mod shared_receive;
 mod work;
 
+pub(crate) use completion::BATCH;
 pub use completion::{Completion, CompletionQueue, Notifier, WorkKind, WorkStatus};
 pub use datagram::{AddressHandle, DatagramQueue, GRH_BYTES};
 pub use device::{Context, Device, Limits, devices, named};

@@ -15,7 +15,7 @@ use crate::objects::Access;
 const TICKS: usize = 1000;
 
 /// Settles until this holds of them.
-fn settle_until(sides: &mut [&mut Side], what: &str, mut holds: impl FnMut(&[&mut Side]) -> bool) {
+pub(super) fn settle_until(sides: &mut [&mut Side], what: &str, mut holds: impl FnMut(&[&mut Side]) -> bool) {
     for _ in 0..TICKS {
         settle(sides);
         if holds(sides) {
