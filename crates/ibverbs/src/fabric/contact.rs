@@ -94,7 +94,7 @@ impl Fabric {
     fn streams_of(&mut self, number: u32) -> Result<Vec<Option<Stream>>, VerbsError> {
         let mut streams = Vec::new();
         for place in 0..usize::from(self.settings.streams) {
-            match self.new_stream(number, place % self.rails.len(), 0) {
+            match self.first_stream(number, place) {
                 Ok(stream) => streams.push(Some(stream)),
                 Err(error) => {
                     for stream in streams.into_iter().flatten() {
@@ -105,6 +105,27 @@ impl Fabric {
             }
         }
         Ok(streams)
+    }
+
+    /// A queue pair for a place: of the rail whose turn it is, or of another one if that has none.
+    fn first_stream(&mut self, number: u32, place: usize) -> Result<Stream, VerbsError> {
+        let mut made = Err(VerbsError::NoPort {
+            device: self.devices().collect::<Vec<_>>().join(" or "),
+            why: "it has failed".to_owned(),
+        });
+        for rail in self.rails_from(place) {
+            made = self.new_stream(number, rail, 0);
+            if made.is_ok() {
+                break;
+            }
+        }
+        made
+    }
+
+    /// The rails that work, beginning with that whose turn it is.
+    fn rails_from(&self, turn: usize) -> Vec<usize> {
+        let rails = (0..self.rails.len()).map(|step| (turn + step) % self.rails.len());
+        rails.filter(|rail| !self.rails[*rail].is_broken).collect()
     }
 
     /// A queue pair of this rail for a connection, which leads to that rail of the peer's.
@@ -148,6 +169,14 @@ impl Fabric {
         if let Some(known) = self.known.get_mut(&connection.id) {
             known.over = connection.heard;
         }
+        self.greet_anew(number);
+    }
+
+    /// The next attempt to connect, with other queue pairs.
+    pub(super) fn greet_anew(&mut self, number: u32) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
         for stream in core::mem::take(&mut connection.streams)
             .into_iter()
             .flatten()
@@ -177,7 +206,9 @@ impl Fabric {
         };
         let turn = turn as usize;
         let to = *connection.address.rail(turn);
-        self.greet(number, turn % self.rails.len(), &to);
+        if let Some(rail) = self.rails_from(turn).first() {
+            self.greet(number, *rail, &to);
+        }
     }
 
     /// Says who this is and whom it heard, from a rail to one of the peer's.

@@ -82,11 +82,8 @@ impl Fabric {
     fn has_given_all(&mut self, rail: usize, number: u32) -> bool {
         let it = &mut self.rails[rail];
         if it.receives.are_shared() {
-            let (context, finished) = (it.domain.context(), &mut it.finished);
-            context.take_events(|number| {
-                finished.insert(number);
-            });
-            return finished.contains(&number);
+            it.take_events();
+            return it.finished.contains(&number);
         }
         let mut of_pair = it.receives.of(number);
         of_pair.all(|buffer| {

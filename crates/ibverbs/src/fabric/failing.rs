@@ -1,5 +1,5 @@
 //! A stream breaks: the others take over what it had, or it waits until there is one again. The
-//! peer is lost if it is reached by none.
+//! peer is lost if it is reached by none. With a device all streams through it break.
 
 use core::fmt;
 use std::collections::VecDeque;
@@ -66,10 +66,14 @@ impl Fabric {
         };
         // Whether slots were written is not known, so the ring is not used again.
         connection.ring_out = None;
+        if !connection.is_ready() {
+            // Nothing was posted before a contact: its device has failed.
+            return self.greet_anew(number);
+        }
         let left = connection.live_streams();
         let can_be_mended = !self.rails[rail].is_broken || !connection.mends.is_empty();
         let is_kept = left > 0 || can_be_mended && connection.outlasts(&fault);
-        if !connection.is_ready() || !is_kept {
+        if !is_kept {
             self.put_back(posted);
             self.end(number, ConnectionFailure::Lost(fault.to_string()));
             return;
@@ -122,8 +126,22 @@ impl Fabric {
         }
     }
 
+    /// Hears of devices that have failed: requests there never end, not even by an error.
+    pub(super) fn hear_devices(&mut self) {
+        for rail in 0..self.rails.len() {
+            let it = &mut self.rails[rail];
+            it.take_events();
+            if it.has_failed && !it.is_broken {
+                self.rail_failed(rail, "its driver says so");
+            }
+        }
+    }
+
     /// A device failed: all streams through it do, and none is made anew there.
     pub(super) fn rail_failed(&mut self, rail: usize, why: &str) {
+        let name = self.rails[rail].domain.context().name();
+        let why = format!("{name} of this side has failed: {why}");
+        tracing::error!("{why}");
         let (mut there, mut unmended, mut over) = (Vec::new(), Vec::new(), Vec::new());
         for (number, connection) in &mut self.connections {
             let mends = core::mem::take(&mut connection.mends).into_iter();
@@ -140,14 +158,15 @@ impl Fabric {
             }
         }
         self.rails[rail].is_broken = true;
+        self.rails[rail].notifier.silence();
         for stream in unmended {
             self.take_down(stream);
         }
         for (number, place) in there {
-            self.stream_failed(number, place, Fault::Way(why.to_owned()));
+            self.stream_failed(number, place, Fault::Way(why.clone()));
         }
         for number in over {
-            self.end(number, ConnectionFailure::Lost(why.to_owned()));
+            self.end(number, ConnectionFailure::Lost(why.clone()));
         }
     }
 

@@ -302,6 +302,7 @@ impl Fabric {
         let tick = clock_gettime(ClockId::MonotonicCoarse);
         if tick != self.tick {
             self.tick = tick;
+            self.hear_devices();
             self.look_at_the_clock();
         }
         if let Some(event) = self.events.pop_front() {
@@ -324,7 +325,7 @@ impl Fabric {
         self.pause_rings();
         // Who sleeps polls seldom.
         self.look_at_the_clock();
-        for rail in &self.rails {
+        for rail in self.rails.iter().filter(|rail| !rail.is_broken) {
             rail.queue.take_notices();
             rail.queue.arm()?;
         }

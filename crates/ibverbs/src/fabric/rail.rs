@@ -10,7 +10,7 @@ use super::greeter::{DATAGRAMS, Greeter};
 use super::receives::Receives;
 use crate::VerbsError;
 use crate::objects::{
-    CompletionQueue, Context, Device, Notifier, Port, ProtectionDomain, QueuePair,
+    CompletionQueue, Context, Device, DeviceEvent, Notifier, Port, ProtectionDomain, QueuePair,
     QueuePairSettings, devices, named,
 };
 
@@ -37,6 +37,8 @@ pub(super) struct Rail {
     pub(super) completions: u32,
     /// It takes and gives nothing any more.
     pub(super) is_broken: bool,
+    /// Its device says that this is so.
+    pub(super) has_failed: bool,
     /// Queue pairs that have said that they take no receive any more.
     pub(super) finished: HashSet<u32>,
     /// Whether they say so.
@@ -80,6 +82,7 @@ impl Rail {
             inline_bytes: INLINE,
             completions: entries,
             is_broken: false,
+            has_failed: false,
             finished: HashSet::new(),
             tells_ends: true,
             rests_until: Instant::now(),
@@ -92,6 +95,17 @@ impl Rail {
             port: self.port.address(),
             greeter: self.greeter.number(),
         }
+    }
+
+    /// Takes what the device has told.
+    pub(super) fn take_events(&mut self) {
+        let (finished, has_failed) = (&mut self.finished, &mut self.has_failed);
+        self.domain.context().take_events(|event| match event {
+            DeviceEvent::LastReceive(number) => {
+                finished.insert(number);
+            }
+            DeviceEvent::Failed => *has_failed = true,
+        });
     }
 
     /// The port as it is now, which may have been down since, and come back with another address.

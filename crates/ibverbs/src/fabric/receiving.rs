@@ -18,6 +18,9 @@ impl Fabric {
     pub(super) fn take_completions(&mut self) -> bool {
         let mut any = false;
         for rail in 0..self.rails.len() {
+            if self.rails[rail].is_broken {
+                continue;
+            }
             match self.look_at_queue(rail) {
                 Ok(some) => any |= some,
                 Err(error) => self.rail_failed(rail, &error.to_string()),

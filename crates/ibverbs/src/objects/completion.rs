@@ -1,8 +1,10 @@
 //! Completion queues: what became of work requests.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
+
+use rustix::event::epoll;
 
 use crate::sys;
 
@@ -58,6 +60,8 @@ pub(crate) const BATCH: usize = 32;
 #[derive(Debug)]
 pub struct Notifier {
     raw: NonNull<sys::ibv_comp_channel>,
+    /// With the channel in it, so that those who sleep on a copy of this can be rid of that.
+    set: OwnedFd,
     _context: Arc<Context>,
 }
 
@@ -72,25 +76,39 @@ impl Notifier {
     /// # Errors
     /// [`VerbsError::Call`].
     pub fn new(context: &Arc<Context>) -> Result<Arc<Self>, VerbsError> {
+        let failed = |call| move |errno| VerbsError::Call { call, errno };
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll_create1"))?;
         // SAFETY: an open context, which the channel keeps open.
         let raw = unsafe { sys::ibv_create_comp_channel(context.raw()) };
         let raw = NonNull::new(raw).ok_or_else(|| VerbsError::last("ibv_create_comp_channel"))?;
         let channel = Self {
             raw,
+            set,
             _context: Arc::clone(context),
         };
-        rustix::io::ioctl_fionbio(channel.as_fd(), true).map_err(|errno| VerbsError::Call {
-            call: "ioctl FIONBIO on the completion channel",
-            errno,
-        })?;
+        rustix::io::ioctl_fionbio(channel.fd(), true)
+            .map_err(failed("ioctl FIONBIO on the completion channel"))?;
+        let (data, readable) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        epoll::add(&channel.set, channel.fd(), data, readable).map_err(failed("epoll_ctl"))?;
         Ok(Arc::new(channel))
+    }
+
+    /// From now on nobody hears anything. The channel of a device that is gone wakes sleepers for
+    /// ever.
+    pub(crate) fn silence(&self) {
+        // It can only be out of the set.
+        let _ = epoll::delete(&self.set, self.fd());
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is the channel's and open as long as it.
+        unsafe { BorrowedFd::borrow_raw((*self.raw.as_ptr()).fd) }
     }
 }
 
 impl AsFd for Notifier {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is the channel's and open as long as it.
-        unsafe { BorrowedFd::borrow_raw((*self.raw.as_ptr()).fd) }
+        self.set.as_fd()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a device tells of its queue pairs unasked.
+//! What a device tells unasked.
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
@@ -13,8 +13,20 @@ struct Told {
     kind: u32,
 }
 
+/// `IBV_EVENT_CQ_ERR`, `IBV_EVENT_DEVICE_FATAL` and `IBV_EVENT_SRQ_ERR`.
+const FAILED: [u32; 3] = [0, 8, 14];
 /// `IBV_EVENT_QP_LAST_WQE_REACHED`.
 const LAST_RECEIVE: u32 = 16;
+
+/// What a device has told, as far as this crate looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceEvent {
+    /// The queue pair of this number is in its error state and takes nothing more out of a shared
+    /// receive queue: what it took has its completions.
+    LastReceive(u32),
+    /// The device has failed or is gone, or a queue has failed that queue pairs share.
+    Failed,
+}
 
 impl Context {
     /// From now on nobody waits in [`take_events`](Self::take_events).
@@ -27,10 +39,8 @@ impl Context {
         })
     }
 
-    /// Takes all that the device has told. `last_receive` gets the numbers of queue pairs that are
-    /// in their error state and take nothing more out of a shared receive queue: what they took has
-    /// its completions.
-    pub fn take_events(&self, mut last_receive: impl FnMut(u32)) {
+    /// Takes all that the device has told.
+    pub fn take_events(&self, mut take: impl FnMut(DeviceEvent)) {
         let mut told = Told {
             element: std::ptr::null_mut(),
             kind: 0,
@@ -42,7 +52,10 @@ impl Context {
             if told.kind == LAST_RECEIVE {
                 // SAFETY: an event of this kind names a queue pair. A queue pair whose event was
                 // taken is not destroyed before the event is acknowledged.
-                last_receive(unsafe { (*told.element.cast::<sys::ibv_qp>()).qp_num });
+                let number = unsafe { (*told.element.cast::<sys::ibv_qp>()).qp_num };
+                take(DeviceEvent::LastReceive(number));
+            } else if FAILED.contains(&told.kind) {
+                take(DeviceEvent::Failed);
             }
             // SAFETY: each event that was taken is acknowledged once.
             unsafe { sys::ibv_ack_async_event(event) };

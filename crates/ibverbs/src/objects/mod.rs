@@ -33,6 +33,7 @@ pub use datagram::{AddressHandle, DatagramQueue, GRH_BYTES};
 pub use device::{Context, Device, Limits, devices, named};
 pub use device_memory::{AdapterMemory, DeviceMemory, HostMemory};
 pub use domain::ProtectionDomain;
+pub use events::DeviceEvent;
 pub use library::available;
 pub use memory::{Access, Bytes, MemoryRegion, Registration, StableBytes};
 pub use port::{Gid, LinkLayer, Port, PortAddress, PortSettings};

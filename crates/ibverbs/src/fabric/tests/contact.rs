@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::mending::settle_until;
+use super::mending::{both_talk, settle_until};
 use super::{Side, on, pair, settle, two_streams};
 use crate::fabric::{ConnectionFailure, ConnectionId, FabricSettings, RemoteRange};
 use crate::fake::ibv_mtu::{IBV_MTU_1024, IBV_MTU_2048};
@@ -358,6 +358,57 @@ fn greetings_that_do_not_get_out_hold_nobody_up() {
     settle_until(&mut [&mut a, &mut b], "a connection", |sides| {
         sides[1].connected.len() == 1
     });
+}
+
+/// Two adapters at each end, of which one was unplugged: any of the four. Nothing may have told of
+/// that yet.
+#[test]
+fn an_adapter_that_is_gone_prevents_no_connection() {
+    for (gone, is_known) in (0..4).flat_map(|gone| [(gone, false), (gone, true)]) {
+        adapters(&[Nature::PLAIN; 4]);
+        let mut a = Side::open(1, two_streams(&["fake0", "fake2"]));
+        let mut b = Side::open(2, two_streams(&["fake1", "fake3"]));
+        net(|net| {
+            net.impatient = true;
+            net.unplug(gone);
+        });
+        if is_known {
+            wait_for_tick();
+            settle(&mut [&mut a, &mut b]);
+        }
+        let there = a.connect(&b);
+        meet_and_talk((&mut a, there), &mut b);
+    }
+}
+
+/// The peer has heard of a queue pair there, or not.
+#[test]
+fn an_adapter_that_goes_in_the_middle_of_a_greeting_ends_no_attempt() {
+    for is_heard in [false, true] {
+        adapters(&[Nature::PLAIN; 4]);
+        let mut a = Side::open(1, two_streams(&["fake0", "fake2"]));
+        let mut b = Side::open(2, two_streams(&["fake1", "fake3"]));
+        let there = a.connect(&b);
+        if is_heard {
+            a.progress();
+            b.progress();
+        }
+        net(|net| {
+            net.impatient = true;
+            net.unplug(0);
+        });
+        meet_and_talk((&mut a, there), &mut b);
+    }
+}
+
+/// The attempt of `a` comes to its end, and both can talk.
+fn meet_and_talk((a, there): (&mut Side, ConnectionId), b: &mut Side) {
+    settle_until(&mut [a, b], "a connection", |sides| {
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    let back = b.connected[0];
+    both_talk((a, there), (b, back), b"hello");
+    assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
 }
 
 /// A packet lies there of a peer whose last greeting was lost.

@@ -3,6 +3,8 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::contact::wait_for_tick;
 use super::{Side, on, pair, settle, two_streams};
 use crate::fabric::{
@@ -15,7 +17,11 @@ use crate::objects::Access;
 const TICKS: usize = 1000;
 
 /// Settles until this holds of them.
-pub(super) fn settle_until(sides: &mut [&mut Side], what: &str, mut holds: impl FnMut(&[&mut Side]) -> bool) {
+pub(super) fn settle_until(
+    sides: &mut [&mut Side],
+    what: &str,
+    mut holds: impl FnMut(&[&mut Side]) -> bool,
+) {
     for _ in 0..TICKS {
         settle(sides);
         if holds(sides) {
@@ -70,7 +76,7 @@ fn read(side: &mut Side, from: ConnectionId, remote: RemoteRange, into: &Memory)
 }
 
 /// Both say something, and both hear it.
-fn both_talk(
+pub(super) fn both_talk(
     (a, there): (&mut Side, ConnectionId),
     (b, back): (&mut Side, ConnectionId),
     word: &[u8],
@@ -342,6 +348,62 @@ fn a_device_that_fails_makes_no_stream_anew() {
     assert_eq!((a.fabric.live_streams(there), a.failed.len()), (0, 0));
     a.fabric.rail_failed(0, "it was unplugged");
     a.progress();
-    let lost = ConnectionFailure::Lost("it was unplugged".to_owned());
+    let why = "fake0 of this side has failed: it was unplugged";
+    let lost = ConnectionFailure::Lost(why.to_owned());
     assert_eq!(a.failed, [(there, lost)]);
+}
+
+/// Its driver says that it is gone, and nothing else does: requests there never end.
+#[test]
+fn an_adapter_that_is_gone_ends_what_only_it_could_do() {
+    adapters(&[Nature::PLAIN; 2]);
+    let ((mut a, there), (b, _)) = pair(on);
+    let (into, offered) = (Memory::of(&a, vec![0; 100]), Memory::of(&b, vec![7; 100]));
+    net(|net| net.unplug(0));
+    read(&mut a, there, offered.remote(), &into);
+    settle_until(&mut [&mut a], "the end", |sides| {
+        !sides[0].failed.is_empty()
+    });
+    let [(connection, why @ ConnectionFailure::Lost(said))] = &a.failed[..] else {
+        panic!("{:?}", a.failed);
+    };
+    assert_eq!(*connection, there);
+    assert!(said.contains("fake0"), "{said}");
+    assert_eq!(a.transferred, [Err(TransferError::Failed(why.clone()))]);
+    for fd in a.fabric.wake_fds() {
+        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&Timespec::default()));
+        assert_eq!(ready, Ok(0), "a sleeper is woken for ever");
+    }
+    let address = b.fabric.address();
+    let refused = a.fabric.connect(&address, 2, !2).expect_err("no adapter");
+    assert!(refused.to_string().contains("fake0"), "{refused}");
+}
+
+/// The other adapter carries what was begun, also before the peer notices anything.
+#[test]
+fn an_adapter_that_is_gone_leaves_its_work_to_the_other() {
+    for (gone, impatient) in [(0, true), (2, true), (0, false), (2, false)] {
+        adapters(&[Nature::PLAIN; 3]);
+        let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
+            stripe_bytes: 4096,
+            ..match device {
+                "fake0" => two_streams(&["fake0", "fake2"]),
+                device => two_streams(&[device]),
+            }
+        });
+        let into = Memory::of(&a, vec![0; 40_000]);
+        let offered = Memory::of(&b, vec![7; 40_000]);
+        net(|net| {
+            net.impatient = impatient;
+            net.unplug(gone);
+        });
+        read(&mut a, there, offered.remote(), &into);
+        a.say(there, b"hello").expect("room");
+        settle_until(&mut [&mut a, &mut b], "the read", |sides| {
+            sides[0].transferred == [Ok(())] && sides[1].from(back) == [b"hello"]
+        });
+        assert_eq!(into.bytes, offered.bytes);
+        assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
+    }
 }
