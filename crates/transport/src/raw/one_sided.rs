@@ -56,7 +56,8 @@ pub trait OneSided: Requests {
 
     /// Ends the exposure as [`revoke`](Self::revoke) does, without waiting: `Ok(None)` while
     /// accesses are under way. No other one begins from the first call on. Calls that follow make
-    /// progress, and give the memory or an error in the end.
+    /// progress, and give the memory or an error in the end. Until they do the endpoint does not
+    /// sleep for long, since nobody tells of the end of an access: go on soon.
     ///
     /// # Errors
     /// As [`revoke`](Self::revoke).
