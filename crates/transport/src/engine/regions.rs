@@ -7,7 +7,7 @@
 //!   alone.
 
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use limic_records::Done;
 use limic_shm::bytes::LooseMemory;
@@ -71,6 +71,8 @@ impl Revoke {
 #[derive(Default)]
 pub(crate) struct Regions {
     own: HashMap<u32, Region>,
+    /// The indices below their number, and that of these, that none of them has.
+    free: BTreeSet<u32>,
     /// The index of each key.
     by_key: HashMap<u64, u32>,
     /// Of the regions that are being taken back.
@@ -98,9 +100,8 @@ impl Regions {
             over: false,
             users: 0,
         };
-        let index = (0..=self.own.len() as u32).find(|index| !self.own.contains_key(index));
-        // One of `n + 1` indices is free where `n` are taken.
-        let index = index.unwrap_or(u32::MAX);
+        // The lowest: those of the table come first.
+        let index = self.free.pop_first().unwrap_or(self.own.len() as u32);
         let memory = region.memory.writable();
         let terms = RegionTerms {
             address: memory.start.expose_provenance() as u64,
@@ -240,8 +241,9 @@ impl Regions {
     /// # Safety
     /// No peer that lives says that it accesses it, and no transfer uses it.
     pub(crate) unsafe fn take(&mut self, id: RegionId) -> Result<Vec<u8>> {
-        let region = self.own.remove(&(id.0 as u32));
-        let region = region.ok_or(Error::UnknownRequest)?;
+        let index = id.0 as u32;
+        let region = self.own.remove(&index).ok_or(Error::UnknownRequest)?;
+        self.free.insert(index);
         self.by_key.remove(&region.key);
         self.end_revoke(id);
         // SAFETY: the caller's promise: nobody can reach it any more.
@@ -269,6 +271,7 @@ impl Regions {
     /// Gives up all regions without freeing them: a peer may be copying.
     pub(crate) fn leak(&mut self) {
         self.own.clear();
+        self.free.clear();
         self.by_key.clear();
     }
 }

@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};
-use crate::raw::{Posted, RawSlice, RawSliceMut, RequestId};
+use crate::raw::{Access, Posted, RawSlice, RawSliceMut, RequestId};
 use crate::{Endpoint, Error, HybridEndpoint, Peer, Settings};
 
 const LEN: usize = 200_000;
@@ -333,4 +333,28 @@ fn a_region_is_taken_back_without_waiting_for_who_accesses_it() {
     end_access();
     assert_eq!(owner.try_revoke(region), Ok(Some(vec![1; 100])));
     assert_eq!(owner.try_revoke(region), Err(Error::UnknownRequest));
+}
+
+/// Peers find by themselves only what has a place in the table: those are used first.
+#[test]
+fn places_of_regions_that_were_taken_back_are_the_next_ones() {
+    let mut owner = open(1);
+    let places = owner.cx.memory.segment.shape().regions;
+    let mut memory = [0; 8];
+    let mut expose = |owner: &mut Engine, key| {
+        let memory = RawSliceMut::from(&mut memory[..]);
+        // SAFETY: the memory outlives the engine, which is the only one that has its key.
+        let exposed = unsafe { owner.expose_raw(memory, Some(key), Access::BOTH, 0) };
+        exposed.expect("a region").0
+    };
+    let keys = 0..u64::from(places) + 3;
+    let regions: Vec<_> = keys.map(|key| expose(&mut owner, 1 + key)).collect();
+    let [low, middle, last] = [1, 3, regions.len() - 1].map(|at| regions[at]);
+    for region in [last, low, middle] {
+        owner.revoke(region).expect("nobody uses it");
+    }
+    let again = [1000, 1001, 1002].map(|key| expose(&mut owner, key));
+    assert_eq!(again, [low, middle, last]);
+    let next = expose(&mut owner, 1003);
+    assert!(!regions.contains(&next), "it is another one's");
 }
