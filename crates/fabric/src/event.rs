@@ -108,14 +108,12 @@ pub struct Counts {
     pub messages: u64,
     /// Packets that they took: fewer, if some were coalesced.
     pub packets: u64,
-    /// Those of them that went into a peer's ring.
-    pub ring_packets: u64,
-    /// Messages in them.
+    /// Those of the messages that went into a peer's ring.
     pub ring_messages: u64,
     /// Times that a peer was asked to leave its ring here alone, since this endpoint was about to
     /// sleep.
     pub ring_pauses: u64,
-    /// Work requests of remote reads and writes.
+    /// Work requests of remote reads.
     pub parts: u64,
     /// Requests that moved from a stream that failed to another.
     pub moved: u64,
@@ -132,7 +130,6 @@ impl core::ops::AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.messages += other.messages;
         self.packets += other.packets;
-        self.ring_packets += other.ring_packets;
         self.ring_messages += other.ring_messages;
         self.ring_pauses += other.ring_pauses;
         self.parts += other.parts;

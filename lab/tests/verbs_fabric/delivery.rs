@@ -15,7 +15,7 @@ fn messages_arrive_in_order_both_ways() {
         stream_both_ways(&mut side, 600);
         let counts = side.fabric.counts();
         assert!(
-            counts.ring_packets > 0,
+            counts.ring_messages > 0,
             "a peer that talks a lot gets a ring"
         );
         println!("REPORT: rank {}: {counts:?}", rank.rank);
@@ -64,9 +64,9 @@ fn transfers_move_the_right_bytes() {
         let mut memory: Vec<u8> = (0..2 * LEN)
             .map(|at| (at * 7 + rank.rank as usize) as u8)
             .collect();
-        let access = Access::LOCAL | Access::REMOTE_READ | Access::REMOTE_WRITE;
+        let access = Access::LOCAL | Access::REMOTE_READ;
         // SAFETY: the memory lives until the registration is dropped, and is looked at only after
-        // the transfers.
+        // the transfer.
         let spread = unsafe {
             side.fabric
                 .register(memory.as_mut_ptr(), memory.len(), access)
@@ -82,31 +82,16 @@ fn transfers_move_the_right_bytes() {
                 start: word(0),
                 keys: word(8),
             };
-            let behind = RemoteRange {
-                start: word(0) + LEN as u64,
-                ..remote
-            };
-            // SAFETY: the memory stays as it is until both events.
-            unsafe {
-                let peer = side.peer;
-                side.fabric
-                    .write(peer, behind, &spread, 0, LEN, 1)
-                    .expect("write");
-                side.fabric
-                    .read(peer, remote, &spread, LEN, LEN, 2)
-                    .expect("read");
-            }
-            side.progress_until("both transfers", |side| side.transferred.len() == 2);
-            assert!(side.transferred.iter().all(|(_, result)| result.is_ok()));
+            // SAFETY: the memory stays as it is until the event.
+            let begun = unsafe { side.fabric.read(side.peer, remote, &spread, LEN, LEN, 2) };
+            begun.expect("read");
+            side.progress_until("the transfer", |side| !side.transferred.is_empty());
+            assert_eq!(side.transferred, [(2, Ok(()))]);
             let expected = |at: usize| (at * 7 + 1) as u8;
             assert!((0..LEN).all(|at| memory[LEN + at] == expected(at)), "read");
             side.send(1, 0, b"done");
         } else {
             side.progress_until("the word", |side| !side.received.is_empty());
-            assert!(
-                (0..LEN).all(|at| memory[LEN + at] == (at * 7) as u8),
-                "written"
-            );
         }
         drop(spread);
         side.close(rank);

@@ -7,7 +7,7 @@
 //!   the peer's `ring`;
 //! - `lending`: rings are lent to peers that talk a lot, and pause while this endpoint sleeps;
 //! - `receiving`: packets come out in order, whatever way they took;
-//! - `transfer`: RDMA reads and writes, cut into parts and dealt out to the streams;
+//! - `transfer`: RDMA reads, cut into parts and dealt out to the streams;
 //! - `failing`: a stream breaks, and the others take over what it had; or the peer is lost;
 //! - `mending`: a stream that broke is made anew;
 //! - `draining`: what a queue pair has received is kept when it ends.

@@ -159,7 +159,6 @@ impl Fabric {
         let len = packing.finish(self.packets.bytes(buffer), freed);
         self.counts.packets += 1;
         if self.post_packet(number, buffer, len as u32) {
-            self.counts.ring_packets += 1;
             self.counts.ring_messages += u64::from(packing.messages());
         }
         true

@@ -1,5 +1,4 @@
-//! RDMA reads and writes of any length: cut into parts, and the parts dealt out to the streams in
-//! turn.
+//! RDMA reads of any length: cut into parts, and the parts dealt out to the streams in turn.
 
 use std::sync::Arc;
 
@@ -9,13 +8,6 @@ use super::sending::work_id;
 use super::spread::{Spread, key_of};
 use super::{ConnectionFailure, ConnectionId, Event, Fabric, RemoteRange, TransferError};
 use crate::objects::{RemoteMemory, SendKind, SendWork};
-
-/// Which way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
-    Read,
-    Write,
-}
 
 /// One work request of a transfer.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +22,6 @@ pub(super) struct Part {
 struct Transfer {
     token: u64,
     connection: u32,
-    direction: Direction,
     local: Arc<Spread>,
     local_at: usize,
     remote_start: u64,
@@ -64,45 +55,8 @@ impl Fabric {
         len: usize,
         token: u64,
     ) -> Result<(), TransferError> {
-        self.start(Direction::Read, from, remote, local, at, len, token)
-    }
-
-    /// Writes registered memory into the peer's. When [`Event::Transferred`] comes the bytes are in
-    /// place.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    ///
-    /// # Safety
-    /// The bytes stay mapped and unwritten until the event.
-    pub unsafe fn write(
-        &mut self,
-        to: ConnectionId,
-        remote: RemoteRange,
-        local: &Arc<Spread>,
-        at: usize,
-        len: usize,
-        token: u64,
-    ) -> Result<(), TransferError> {
-        self.start(Direction::Write, to, remote, local, at, len, token)
-    }
-
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a transfer has two ends with two numbers each"
-    )]
-    fn start(
-        &mut self,
-        direction: Direction,
-        with: ConnectionId,
-        remote: RemoteRange,
-        local: &Arc<Spread>,
-        at: usize,
-        len: usize,
-        token: u64,
-    ) -> Result<(), TransferError> {
         let stripe = u64::from(self.settings.stripe_bytes);
-        let Some(connection) = self.connections.get_mut(&with.0) else {
+        let Some(connection) = self.connections.get_mut(&from.0) else {
             return Err(TransferError::Failed(ConnectionFailure::Closed));
         };
         let parts = (len as u64).div_ceil(stripe);
@@ -115,8 +69,7 @@ impl Fabric {
         }
         let transfer = self.transfers.insert(Transfer {
             token,
-            connection: with.0,
-            direction,
+            connection: from.0,
             local: Arc::clone(local),
             local_at: at,
             remote_start: remote.start,
@@ -132,7 +85,7 @@ impl Fabric {
                 len: stripe.min(len as u64 - at) as u32,
             });
         }
-        self.post_parts(with.0);
+        self.post_parts(from.0);
         Ok(())
     }
 
@@ -183,17 +136,14 @@ impl Fabric {
             };
             let work = SendWork {
                 id: work_id(number, place, stream.next),
-                kind: match transfer.direction {
-                    Direction::Read => SendKind::Read(remote),
-                    Direction::Write => SendKind::Write(remote),
-                },
+                kind: SendKind::Read(remote),
                 slices: &[slice],
                 inline: false,
                 signalled: true,
             };
-            // SAFETY: the caller of `read` or `write` promised to leave the bytes alone until the
-            // event, which comes when every part is over or its queue pair destroyed; the transfer
-            // holds the registration until then.
+            // SAFETY: the caller of `read` promised to leave the bytes alone until the event, which
+            // comes when every part is over or its queue pair destroyed; the transfer holds the
+            // registration until then.
             let result = unsafe { stream.pair.post(&work) };
             stream.account(true, Posted::Part(part));
             self.counts.parts += 1;

@@ -29,12 +29,6 @@ impl Access {
     /// would find there, also after the range was unmapped and mapped anew. Only where
     /// [`Limits::on_demand`](super::Limits::on_demand) says so.
     pub const ON_DEMAND: Self = Self(64);
-
-    /// Whether everything that `other` allows is allowed.
-    #[must_use]
-    pub fn covers(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
 }
 
 impl BitOr for Access {

@@ -36,7 +36,7 @@ pub use domain::ProtectionDomain;
 pub use events::DeviceEvent;
 pub use library::available;
 pub use memory::{Access, Bytes, MemoryRegion, Registration, StableBytes};
-pub use port::{Gid, LinkLayer, Port, PortAddress, PortSettings};
+pub use port::{Gid, Port, PortAddress, PortSettings};
 pub use queue_pair::{QueuePair, QueuePairSettings, QueuePairState, RemoteQueuePair};
 pub use shared_receive::{ReceiveQueue, SharedReceiveQueue};
 pub use work::{LocalSlice, RemoteMemory, SendKind, SendWork};

@@ -26,7 +26,7 @@ impl fmt::Display for Gid {
 
 /// What carries the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkLayer {
+enum LinkLayer {
     /// InfiniBand: the fabric's own local identifiers.
     InfiniBand,
     /// RoCE: global identifiers over IP.
@@ -69,7 +69,6 @@ pub struct Port {
     traffic_class: u8,
     /// Each packet has a global route.
     is_global: bool,
-    layer: LinkLayer,
     address: PortAddress,
 }
 
@@ -84,12 +83,6 @@ impl Port {
     #[must_use]
     pub fn address(&self) -> PortAddress {
         self.address
-    }
-
-    /// What carries its packets.
-    #[must_use]
-    pub fn layer(&self) -> LinkLayer {
-        self.layer
     }
 
     /// Bytes of the longest datagram.
@@ -209,7 +202,6 @@ pub(super) fn query(
         // On Ethernet it is the only route; on InfiniBand it is needed between subnets, and
         // wherever the port says so.
         is_global: layer == LinkLayer::Ethernet || attr.flags & GLOBAL_ROUTE != 0,
-        layer,
         address: PortAddress { gid, lid: attr.lid },
     })
 }

@@ -27,12 +27,6 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Whose turn it is.
-    #[must_use]
-    pub fn expected(&self) -> u32 {
-        self.next
-    }
-
     /// A packet came.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ fn a_ring_is_lent_only_where_writes_come_in_order() {
             settle(&mut [&mut a, &mut b]);
         }
         assert_eq!(b.from(back).len(), 50);
-        assert_eq!(a.fabric.counts().ring_packets > 0, in_order);
+        assert_eq!(a.fabric.counts().ring_messages > 0, in_order);
     }
 }
 
