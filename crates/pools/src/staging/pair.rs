@@ -28,7 +28,7 @@ use limic_shm::bytes::Window;
 use limic_shm::ring::{Mapped, ReleaseFlags};
 
 use super::descriptor::{BufferDescriptor, Lease};
-use super::pool::{StagingPool, buffer_window, bytes_of_pages};
+use super::pool::{OUTSIDE, StagingPool, buffer_window, bytes_of_pages};
 use super::recycled_buffers::{LONG_BUFFER, PoolOwner, RecycledBuffer, RecycledBuffers};
 use crate::Violation;
 
@@ -37,8 +37,6 @@ use crate::Violation;
 const REPLY_PENALTY: u64 = 32;
 /// Looks after which recycled buffers count as not used any more: some ten milliseconds of polling.
 pub const IDLE_LOOKS: u32 = 256;
-
-const OUTSIDE: Violation = "a buffer outside of the staging pool";
 
 /// What the buffers of a pair ask of the rest of it.
 pub trait Peer {
@@ -181,9 +179,10 @@ impl StagingPair {
             None => return Err("a staging buffer handed over in no known way"),
         };
         let memory = self.memory_of(pool, descriptor);
-        if descriptor.len() > room || buffer_window(memory, page, room).is_none() {
+        if descriptor.len() > room {
             return Err(OUTSIDE);
         }
+        buffer_window(memory, page, room)?;
         Ok(AfterRead(then))
     }
 
@@ -217,7 +216,7 @@ impl StagingPair {
     ) -> Result<T, Violation> {
         let then = self.begin_read(pool, from, descriptor)?;
         let memory = self.memory_of(pool, descriptor);
-        let window = buffer_window(memory, descriptor.page(), descriptor.len()).ok_or(OUTSIDE)?;
+        let window = buffer_window(memory, descriptor.page(), descriptor.len())?;
         let value = read(&window);
         self.end_read(pool, out, descriptor, then);
         value

@@ -22,6 +22,7 @@ use limic_shm::segment::STAGING_PAGE;
 
 use super::pages::Pages;
 use super::recycled_pool::RecycledPool;
+use crate::Violation;
 
 /// Of so many pages, how many are for what peers may keep: two fifths.
 const fn for_recycling(pages: u32) -> u32 {
@@ -67,11 +68,15 @@ pub struct StagingBuffer {
     pub generation: u32,
 }
 
-/// The bytes of a buffer, if it lies within the pool. The numbers may come from a peer.
+pub(super) const OUTSIDE: Violation = "a buffer outside of the staging pool";
+
+/// The bytes of a buffer. The numbers may come from a peer.
+///
+/// # Errors
+/// It does not lie within the pool.
 #[inline(always)]
-#[must_use]
-pub fn buffer_window(staging: &Mapped, page: u32, len: u64) -> Option<Window<'_>> {
-    Window::new(staging, bytes_of_pages(page), len)
+pub fn buffer_window(staging: &Mapped, page: u32, len: u64) -> Result<Window<'_>, Violation> {
+    Window::new(staging, bytes_of_pages(page), len).ok_or(OUTSIDE)
 }
 
 /// Bytes of so many pages.

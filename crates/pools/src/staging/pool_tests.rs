@@ -168,7 +168,7 @@ fn numbers_of_a_peer_stay_within_the_pool() {
         (u32::MAX, u64::MAX, false),
     ] {
         assert_eq!(
-            buffer_window(&memory, page, len).is_some(),
+            buffer_window(&memory, page, len).is_ok(),
             inside,
             "{page} {len}"
         );

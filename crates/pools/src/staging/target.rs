@@ -161,7 +161,7 @@ impl StagingPair {
             Lease::Returned => &self.memory,
             Lease::Borrowed | Lease::Transferred => pool.memory(),
         };
-        let window = buffer_window(memory, target.run.page(), len)?;
+        let window = buffer_window(memory, target.run.page(), len).ok()?;
         // Of AMD's cores without a common cache, one reads a buffer that is used in turn several
         // times faster out of memory than out of the other's cache; a recycled one it does not.
         Some(window.to_far(far && target.lease == Lease::Borrowed))

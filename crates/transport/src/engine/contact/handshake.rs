@@ -28,12 +28,8 @@ pub(super) const TOO_MANY: &str = "this endpoint has known 262144 others, of whi
 const MOST_OF_PROCESS: u32 = 4096;
 
 /// What this endpoint says to a peer when they meet.
-pub(crate) fn greeting(cx: &Cx, kind: u32, to: u32) -> Greeting {
-    let secret = cx
-        .peers
-        .iter()
-        .nth(to as usize)
-        .map_or(0, |(_, peer)| peer.address.secret);
+pub(crate) fn greeting(cx: &mut Cx, kind: u32, to: u32) -> Greeting {
+    let secret = cx.peers.find(to).map_or(0, |peer| peer.address.secret);
     Greeting {
         kind,
         secret,

@@ -100,7 +100,6 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
             serial,
             total: terms.bytes,
             own_blocks: 0,
-            finished: false,
             remote: terms.receive,
             address: terms.address,
         });
@@ -229,8 +228,6 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
             None => {}
         }
     }
-    split.finished = true;
-    sending.stage = SendStage::SplitWrite(split);
     cx.transfers
         .splits
         .outgoing

@@ -6,8 +6,6 @@ use limic_shm::bytes::{ReceiveBuffer, Window};
 
 use crate::engine::cx::Cx;
 
-const OUTSIDE: Violation = "a buffer outside of the staging pool";
-
 /// Shows the bytes that a record names to `read`, and hands the buffer on.
 ///
 /// # Errors
@@ -28,7 +26,7 @@ pub(crate) fn read_buffer<T>(
     // A clone of the view, since reading needs the whole context: one reference count, on a path
     // that copies a hundred bytes and more.
     let memory = pair.staging.memory_of(&cx.staging, &descriptor).clone();
-    let window = buffer_window(&memory, descriptor.page(), descriptor.len()).ok_or(OUTSIDE)?;
+    let window = buffer_window(&memory, descriptor.page(), descriptor.len())?;
     let value = read(cx, &window);
     if let Some(pair) = cx.peers.pair(from) {
         let (pool, out) = (&mut cx.staging, &mut pair.out);

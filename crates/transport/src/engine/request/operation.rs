@@ -306,8 +306,6 @@ pub(crate) struct SplitWrite {
     pub(crate) total: u64,
     /// Blocks that this side has copied.
     pub(crate) own_blocks: u32,
-    /// This side found no block left, or failed.
-    pub(crate) finished: bool,
     /// The receiver's request.
     pub(crate) remote: u64,
     /// The receiver's buffer.

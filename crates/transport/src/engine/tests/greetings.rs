@@ -47,7 +47,7 @@ impl Greeted {
         let hello = Greeting::decode(&buffer[..len]).expect("a greeting");
         assert_eq!((hello.kind, hello.number), (greeting::HELLO, number));
         let of_engine = known(&mut own, engine);
-        let welcome = handshake::greeting(&own.cx, greeting::WELCOME, of_engine).encode();
+        let welcome = handshake::greeting(&mut own.cx, greeting::WELCOME, of_engine).encode();
         Self {
             own,
             number,

@@ -235,8 +235,9 @@ fn an_endpoint_rests_from_a_flood_over_its_sockets_and_hears_its_bell() {
 
 #[test]
 fn one_identity_has_few_connections() {
-    let (mut engine, greedy, of_greedy, of_engine) = met(0);
-    let hello = crate::engine::contact::handshake::greeting(&greedy.cx, greeting::HELLO, of_engine);
+    let (mut engine, mut greedy, of_greedy, of_engine) = met(0);
+    let hello =
+        crate::engine::contact::handshake::greeting(&mut greedy.cx, greeting::HELLO, of_engine);
     let held: Vec<_> = (0..40)
         .map(|_| greet(&mut engine, &greedy, &hello))
         .collect();
@@ -251,8 +252,9 @@ fn one_identity_has_few_connections() {
 /// The end of one is a reason to read the others, which have ended too.
 #[test]
 fn connections_of_a_peer_that_end_at_once_end_it() {
-    let (mut engine, greedy, of_greedy, of_engine) = met(0);
-    let hello = crate::engine::contact::handshake::greeting(&greedy.cx, greeting::HELLO, of_engine);
+    let (mut engine, mut greedy, of_greedy, of_engine) = met(0);
+    let hello =
+        crate::engine::contact::handshake::greeting(&mut greedy.cx, greeting::HELLO, of_engine);
     let held: Vec<_> = (0..8)
         .map(|_| greet(&mut engine, &greedy, &hello))
         .collect();
@@ -299,9 +301,9 @@ fn endpoints_that_have_closed_do_not_count_for_their_process() {
 
 #[test]
 fn one_process_invents_no_endless_row_of_peers() {
-    let (mut engine, greedy, _, of_engine) = met(0);
+    let (mut engine, mut greedy, _, of_engine) = met(0);
     let mut hello =
-        crate::engine::contact::handshake::greeting(&greedy.cx, greeting::HELLO, of_engine);
+        crate::engine::contact::handshake::greeting(&mut greedy.cx, greeting::HELLO, of_engine);
     let mut known = engine.cx.peers.len();
     loop {
         hello.address.id = hello.address.id.wrapping_add(1);
