@@ -115,6 +115,13 @@ impl Net {
         }
     }
 
+    /// The completion queues of an adapter have failed, which shows when they are looked at.
+    pub(crate) fn break_queues(&mut self, device: usize) {
+        let queues = self.queues.iter_mut();
+        let there = queues.filter(|(it, _)| self.owners[it] == device);
+        there.for_each(|(_, queue)| queue.overrun = true);
+    }
+
     /// A stranger sends a datagram of so many bytes to each endpoint of an adapter.
     pub(crate) fn throw(&mut self, device: usize, len: usize) {
         let pairs = self.pairs.iter();

@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::mending::{both_talk, settle_until};
 use super::{Side, on, pair, settle, two_streams};
 use crate::fabric::{ConnectionFailure, ConnectionId, FabricSettings, RemoteRange};
 use crate::fake::ibv_mtu::{IBV_MTU_1024, IBV_MTU_2048};
@@ -294,123 +293,6 @@ fn answers_that_came_in_time_are_heard_first() {
     }
 }
 
-/// Anybody on the network can send a datagram, as long as the adapters let through.
-#[test]
-fn a_long_datagram_of_a_stranger_ends_no_greetings() {
-    adapters(&[Nature::PLAIN; 2]);
-    let mut a = Side::open(1, on("fake0"));
-    let mut b = Side::open(2, on("fake1"));
-    net(|net| net.throw(0, 4096));
-    a.progress();
-    b.connect(&a);
-    settle(&mut [&mut a, &mut b]);
-    assert_eq!((a.connected.len(), b.connected.len()), (1, 1));
-}
-
-#[test]
-fn a_queue_for_greetings_that_has_failed_is_made_anew() {
-    for greets_before in [false, true] {
-        adapters(&[Nature::PLAIN; 3]);
-        let mut a = Side::open(1, on("fake0"));
-        let mut b = Side::open(2, on("fake1"));
-        let mut c = Side::open(3, on("fake2"));
-        if greets_before {
-            a.connect(&b);
-        }
-        net(|net| net.spoil(0));
-        settle(&mut [&mut a]);
-        if !greets_before {
-            b.connect(&a);
-        }
-        settle_until(&mut [&mut a, &mut b], "the first contact", |sides| {
-            sides.iter().all(|side| side.connected.len() == 1)
-        });
-        // That it had to be made anew once does not count for ever.
-        net(|net| net.spoil(0));
-        settle(&mut [&mut a]);
-        c.connect(&a);
-        settle_until(&mut [&mut a, &mut c], "the second contact", |sides| {
-            sides[0].connected.len() == 2 && sides[1].connected.len() == 1
-        });
-    }
-}
-
-/// Until they do: then peers meet.
-#[test]
-fn greetings_that_do_not_get_out_hold_nobody_up() {
-    adapters(&[Nature::PLAIN; 2]);
-    let mut a = greets_nobody(impatient("fake0"));
-    net(|net| net.spoilt = Some(0));
-    for _ in 0..10 {
-        wait_for_tick();
-        a.progress();
-    }
-    let [(_, ConnectionFailure::Unreachable(why))] = &a.failed[..] else {
-        panic!("{:?}", a.failed);
-    };
-    assert!(why.contains("LIMIC_VERBS_GREETING_MS"), "{why}");
-    settle_until(&mut [&mut a], "a pause, and an end of it", |sides| {
-        sides[0].fabric.longest_sleep().is_some()
-    });
-    net(|net| net.spoilt = None);
-    let mut b = Side::open(2, on("fake1"));
-    b.connect(&a);
-    settle_until(&mut [&mut a, &mut b], "a connection", |sides| {
-        sides[1].connected.len() == 1
-    });
-}
-
-/// Two adapters at each end, of which one was unplugged: any of the four. Nothing may have told of
-/// that yet.
-#[test]
-fn an_adapter_that_is_gone_prevents_no_connection() {
-    for (gone, is_known) in (0..4).flat_map(|gone| [(gone, false), (gone, true)]) {
-        adapters(&[Nature::PLAIN; 4]);
-        let mut a = Side::open(1, two_streams(&["fake0", "fake2"]));
-        let mut b = Side::open(2, two_streams(&["fake1", "fake3"]));
-        net(|net| {
-            net.impatient = true;
-            net.unplug(gone);
-        });
-        if is_known {
-            wait_for_tick();
-            settle(&mut [&mut a, &mut b]);
-        }
-        let there = a.connect(&b);
-        meet_and_talk((&mut a, there), &mut b);
-    }
-}
-
-/// The peer has heard of a queue pair there, or not.
-#[test]
-fn an_adapter_that_goes_in_the_middle_of_a_greeting_ends_no_attempt() {
-    for is_heard in [false, true] {
-        adapters(&[Nature::PLAIN; 4]);
-        let mut a = Side::open(1, two_streams(&["fake0", "fake2"]));
-        let mut b = Side::open(2, two_streams(&["fake1", "fake3"]));
-        let there = a.connect(&b);
-        if is_heard {
-            a.progress();
-            b.progress();
-        }
-        net(|net| {
-            net.impatient = true;
-            net.unplug(0);
-        });
-        meet_and_talk((&mut a, there), &mut b);
-    }
-}
-
-/// The attempt of `a` comes to its end, and both can talk.
-fn meet_and_talk((a, there): (&mut Side, ConnectionId), b: &mut Side) {
-    settle_until(&mut [a, b], "a connection", |sides| {
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
-    let back = b.connected[0];
-    both_talk((a, there), (b, back), b"hello");
-    assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
-}
-
 /// A packet lies there of a peer whose last greeting was lost.
 #[test]
 fn a_packet_that_came_in_time_is_an_answer() {
@@ -451,7 +333,7 @@ fn a_sleep_lasts_until_the_next_greeting() {
 }
 
 /// An endpoint that has begun to greet a queue pair which is not there.
-fn greets_nobody(settings: FabricSettings) -> Side {
+pub(super) fn greets_nobody(settings: FabricSettings) -> Side {
     let mut side = Side::open(1, settings);
     let mut nobody = side.fabric.address();
     nobody.first.greeter = 99;
@@ -460,7 +342,7 @@ fn greets_nobody(settings: FabricSettings) -> Side {
 }
 
 /// It gives attempts up that take longer than a tick.
-fn impatient(device: &str) -> FabricSettings {
+pub(super) fn impatient(device: &str) -> FabricSettings {
     FabricSettings {
         greeting: Duration::from_millis(1),
         ..on(device)

@@ -3,8 +3,6 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-
 use super::contact::wait_for_tick;
 use super::{Side, on, pair, settle, two_streams};
 use crate::fabric::{
@@ -33,14 +31,14 @@ pub(super) fn settle_until(
 }
 
 /// Memory with a registration.
-struct Memory {
+pub(super) struct Memory {
     // The registration before its memory.
     spread: Arc<Spread>,
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Memory {
-    fn of(side: &Side, mut bytes: Vec<u8>) -> Self {
+    pub(super) fn of(side: &Side, mut bytes: Vec<u8>) -> Self {
         let access = Access::LOCAL | Access::REMOTE_READ;
         // SAFETY: the bytes stay where they are until after their registration, and nobody looks
         // at them while they are read or written.
@@ -54,7 +52,7 @@ impl Memory {
         }
     }
 
-    fn remote(&self) -> RemoteRange {
+    pub(super) fn remote(&self) -> RemoteRange {
         RemoteRange {
             start: self.spread.start(),
             keys: self.spread.remote_keys(),
@@ -68,7 +66,7 @@ const NOBODYS: RemoteRange = RemoteRange {
     keys: u64::MAX,
 };
 
-fn read(side: &mut Side, from: ConnectionId, remote: RemoteRange, into: &Memory) {
+pub(super) fn read(side: &mut Side, from: ConnectionId, remote: RemoteRange, into: &Memory) {
     let len = into.bytes.len();
     // SAFETY: the memory is left alone until the event.
     let begun = unsafe { side.fabric.read(from, remote, &into.spread, 0, len, 3) };
@@ -351,59 +349,4 @@ fn a_device_that_fails_makes_no_stream_anew() {
     let why = "fake0 of this side has failed: it was unplugged";
     let lost = ConnectionFailure::Lost(why.to_owned());
     assert_eq!(a.failed, [(there, lost)]);
-}
-
-/// Its driver says that it is gone, and nothing else does: requests there never end.
-#[test]
-fn an_adapter_that_is_gone_ends_what_only_it_could_do() {
-    adapters(&[Nature::PLAIN; 2]);
-    let ((mut a, there), (b, _)) = pair(on);
-    let (into, offered) = (Memory::of(&a, vec![0; 100]), Memory::of(&b, vec![7; 100]));
-    net(|net| net.unplug(0));
-    read(&mut a, there, offered.remote(), &into);
-    settle_until(&mut [&mut a], "the end", |sides| {
-        !sides[0].failed.is_empty()
-    });
-    let [(connection, why @ ConnectionFailure::Lost(said))] = &a.failed[..] else {
-        panic!("{:?}", a.failed);
-    };
-    assert_eq!(*connection, there);
-    assert!(said.contains("fake0"), "{said}");
-    assert_eq!(a.transferred, [Err(TransferError::Failed(why.clone()))]);
-    for fd in a.fabric.wake_fds() {
-        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-        let ready = poll(&mut fds, Some(&Timespec::default()));
-        assert_eq!(ready, Ok(0), "a sleeper is woken for ever");
-    }
-    let address = b.fabric.address();
-    let refused = a.fabric.connect(&address, 2, !2).expect_err("no adapter");
-    assert!(refused.to_string().contains("fake0"), "{refused}");
-}
-
-/// The other adapter carries what was begun, also before the peer notices anything.
-#[test]
-fn an_adapter_that_is_gone_leaves_its_work_to_the_other() {
-    for (gone, impatient) in [(0, true), (2, true), (0, false), (2, false)] {
-        adapters(&[Nature::PLAIN; 3]);
-        let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
-            stripe_bytes: 4096,
-            ..match device {
-                "fake0" => two_streams(&["fake0", "fake2"]),
-                device => two_streams(&[device]),
-            }
-        });
-        let into = Memory::of(&a, vec![0; 40_000]);
-        let offered = Memory::of(&b, vec![7; 40_000]);
-        net(|net| {
-            net.impatient = impatient;
-            net.unplug(gone);
-        });
-        read(&mut a, there, offered.remote(), &into);
-        a.say(there, b"hello").expect("room");
-        settle_until(&mut [&mut a, &mut b], "the read", |sides| {
-            sides[0].transferred == [Ok(())] && sides[1].from(back) == [b"hello"]
-        });
-        assert_eq!(into.bytes, offered.bytes);
-        assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
-    }
 }

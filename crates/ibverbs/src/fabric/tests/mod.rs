@@ -3,6 +3,8 @@
 mod buffers;
 mod contact;
 mod ends;
+mod gone;
+mod greeter;
 mod mending;
 mod ports;
 
