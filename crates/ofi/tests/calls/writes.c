@@ -69,6 +69,8 @@ static void sources(void)
     static unsigned char bytes[LEN];
     struct fi_cq_tagged_entry entry;
     fi_addr_t source;
+    /* The other one may still look at what was there before. */
+    meet();
     for (int i = 0; i < 2; i++) {
         RETRY(fi_writedata(ep, bytes, lengths[i], NULL, 5, other, 0, KEY, &contexts[0]));
         for (int came = 0; came < 2;) {
@@ -79,8 +81,9 @@ static void sources(void)
                 came++;
             }
         }
+        /* Else the other one's next write may count here, while this one's own lasts. */
+        meet();
     }
-    meet();
 }
 
 /* Many under way: whenever one is reported, its bytes are there. */
