@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Side, on, pair, settle, two_streams};
+use super::{Side, on, pair, settle, two_and_one};
 use crate::fabric::{ConnectionFailure, ConnectionId, FabricSettings, RemoteRange};
 use crate::fake::ibv_mtu::{IBV_MTU_1024, IBV_MTU_2048};
 use crate::fake::{Nature, adapters, net};
@@ -157,13 +157,7 @@ fn both_ends_send_packets_that_both_take() {
 #[test]
 fn a_key_is_that_of_the_adapter_which_a_stream_leads_to() {
     adapters(&[Nature::PLAIN; 3]);
-    let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
-        stripe_bytes: 4096,
-        ..match device {
-            "fake0" => two_streams(&["fake0", "fake2"]),
-            device => two_streams(&[device]),
-        }
-    });
+    let ((mut a, there), (mut b, back)) = pair(two_and_one);
     read_all(&mut a, there, &mut b);
     read_all(&mut b, back, &mut a);
 }
@@ -198,14 +192,7 @@ fn read_all(reader: &mut Side, from: ConnectionId, owner: &mut Side) {
 fn an_attempt_ends_by_time_and_not_by_polls() {
     adapters(&[Nature::PLAIN]);
     let mut a = greets_nobody(impatient("fake0"));
-    for _ in 0..10 {
-        wait_for_tick();
-        a.progress();
-    }
-    let [(_, ConnectionFailure::Unreachable(why))] = &a.failed[..] else {
-        panic!("{:?}", a.failed);
-    };
-    assert!(why.contains("LIMIC_VERBS_GREETING_MS"), "{why}");
+    gives_up(&mut a, "LIMIC_VERBS_GREETING_MS");
 }
 
 /// Who was heard and given up does not count as dead when it answers.
@@ -261,14 +248,7 @@ fn a_way_that_is_not_there_is_named() {
     let mut nowhere = a.fabric.address();
     nowhere.first.port.gid.0[15] = 9;
     a.fabric.connect(&nowhere, 2, 2).expect("it begins");
-    for _ in 0..10 {
-        wait_for_tick();
-        a.progress();
-    }
-    let [(_, ConnectionFailure::Unreachable(why))] = &a.failed[..] else {
-        panic!("{:?}", a.failed);
-    };
-    assert!(why.contains("ibv_create_ah"), "{why}");
+    gives_up(&mut a, "ibv_create_ah");
 }
 
 /// A rank begins to send to many, and computes for longer than an attempt may take.
@@ -339,6 +319,18 @@ pub(super) fn greets_nobody(settings: FabricSettings) -> Side {
     nobody.first.greeter = 99;
     side.fabric.connect(&nobody, 2, 2).expect("it begins");
     side
+}
+
+/// Its attempt has an end within some ticks, for this reason.
+pub(super) fn gives_up(side: &mut Side, reason: &str) {
+    for _ in 0..10 {
+        wait_for_tick();
+        side.progress();
+    }
+    let [(_, ConnectionFailure::Unreachable(why))] = &side.failed[..] else {
+        panic!("{:?}", side.failed);
+    };
+    assert!(why.contains(reason), "{why}");
 }
 
 /// It gives attempts up that take longer than a tick.

@@ -4,8 +4,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::contact::wait_for_tick;
 use super::mending::{Memory, both_talk, read, settle_until};
-use super::{Side, on, pair, settle, two_streams};
-use crate::fabric::{ConnectionFailure, ConnectionId, FabricSettings, TransferError};
+use super::{Side, on, pair, settle, two_and_one, two_streams};
+use crate::fabric::{ConnectionFailure, ConnectionId, TransferError};
 use crate::fake::{Nature, adapters, net};
 
 /// Two adapters at each end, of which one was unplugged: any of the four. Nothing may have told of
@@ -94,13 +94,7 @@ fn an_adapter_that_is_gone_ends_what_only_it_could_do() {
 fn an_adapter_that_is_gone_leaves_its_work_to_the_other() {
     for (gone, impatient) in [(0, true), (2, true), (0, false), (2, false)] {
         adapters(&[Nature::PLAIN; 3]);
-        let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
-            stripe_bytes: 4096,
-            ..match device {
-                "fake0" => two_streams(&["fake0", "fake2"]),
-                device => two_streams(&[device]),
-            }
-        });
+        let ((mut a, there), (mut b, back)) = pair(two_and_one);
         let into = Memory::of(&a, vec![0; 40_000]);
         let offered = Memory::of(&b, vec![7; 40_000]);
         net(|net| {

@@ -1,9 +1,8 @@
 //! Queues for greetings that fail, and what strangers send there.
 
-use super::contact::{greets_nobody, impatient, wait_for_tick};
+use super::contact::{gives_up, greets_nobody, impatient};
 use super::mending::settle_until;
 use super::{Side, on, settle};
-use crate::fabric::ConnectionFailure;
 use crate::fake::{Nature, adapters, net};
 
 /// Anybody on the network can send a datagram, as long as the adapters let through.
@@ -52,14 +51,7 @@ fn greetings_that_do_not_get_out_hold_nobody_up() {
     adapters(&[Nature::PLAIN; 2]);
     let mut a = greets_nobody(impatient("fake0"));
     net(|net| net.spoilt = Some(0));
-    for _ in 0..10 {
-        wait_for_tick();
-        a.progress();
-    }
-    let [(_, ConnectionFailure::Unreachable(why))] = &a.failed[..] else {
-        panic!("{:?}", a.failed);
-    };
-    assert!(why.contains("LIMIC_VERBS_GREETING_MS"), "{why}");
+    gives_up(&mut a, "LIMIC_VERBS_GREETING_MS");
     settle_until(&mut [&mut a], "a pause, and an end of it", |sides| {
         sides[0].fabric.longest_sleep().is_some()
     });

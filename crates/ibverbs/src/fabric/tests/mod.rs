@@ -48,6 +48,17 @@ fn two_streams(devices: &[&str]) -> FabricSettings {
     }
 }
 
+/// Two adapters at the end of `fake0`, and one at the other. Long memory goes by both streams.
+fn two_and_one(device: &str) -> FabricSettings {
+    FabricSettings {
+        stripe_bytes: 4096,
+        ..match device {
+            "fake0" => two_streams(&["fake0", "fake2"]),
+            device => two_streams(&[device]),
+        }
+    }
+}
+
 impl Side {
     fn open(id: u64, settings: FabricSettings) -> Self {
         let hello = vec![id as u8];
