@@ -109,23 +109,24 @@ impl Fabric {
 
     /// A queue pair for a place: of the rail whose turn it is, or of another one if that has none.
     fn first_stream(&mut self, number: u32, place: usize) -> Result<Stream, VerbsError> {
-        let mut made = Err(VerbsError::NoPort {
-            device: self.devices().collect::<Vec<_>>().join(" or "),
-            why: "it has failed".to_owned(),
-        });
-        for rail in self.rails_from(place) {
-            made = self.new_stream(number, rail, 0);
-            if made.is_ok() {
-                break;
+        let mut refused = None;
+        for rail in self.rails_from(place).collect::<Vec<_>>() {
+            match self.new_stream(number, rail, 0) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => refused = Some(error),
             }
         }
-        made
+        Err(refused.unwrap_or_else(|| VerbsError::NoPort {
+            device: self.devices().collect::<Vec<_>>().join(" or "),
+            why: "it has failed".to_owned(),
+        }))
     }
 
     /// The rails that work, beginning with that whose turn it is.
-    fn rails_from(&self, turn: usize) -> Vec<usize> {
-        let rails = (0..self.rails.len()).map(|step| (turn + step) % self.rails.len());
-        rails.filter(|rail| !self.rails[*rail].is_broken).collect()
+    fn rails_from(&self, turn: usize) -> impl Iterator<Item = usize> {
+        let count = self.rails.len();
+        let rails = (0..count).map(move |step| (turn + step) % count);
+        rails.filter(|rail| !self.rails[*rail].is_broken)
     }
 
     /// A queue pair of this rail for a connection, which leads to that rail of the peer's.
@@ -206,8 +207,9 @@ impl Fabric {
         };
         let turn = turn as usize;
         let to = *connection.address.rail(turn);
-        if let Some(rail) = self.rails_from(turn).first() {
-            self.greet(number, *rail, &to);
+        let rail = self.rails_from(turn).next();
+        if let Some(rail) = rail {
+            self.greet(number, rail, &to);
         }
     }
 

@@ -156,11 +156,15 @@ impl Greeter {
         if is_done {
             self.in_vain = 0;
         } else if !self.has_failed {
-            self.has_failed = true;
-            // A send may have failed alone: with this the receives come back too.
-            if let Err(error) = self.queue.fail() {
-                tracing::debug!("the queue for greetings is not set to its error state: {error}");
-            }
+            self.fail();
+        }
+    }
+
+    /// All that was posted comes back: a send may have failed alone, or some receives be posted.
+    fn fail(&mut self) {
+        self.has_failed = true;
+        if let Err(error) = self.queue.fail() {
+            tracing::debug!("the queue for greetings is not set to its error state: {error}");
         }
     }
 
@@ -183,7 +187,10 @@ impl Greeter {
             }
             _ => tracing::debug!("the queue for greetings of {name} fails again: {made:?}"),
         }
-        self.has_failed = made.is_err();
+        self.has_failed = false;
+        if made.is_err() {
+            self.fail();
+        }
         self.next = now + pause(self.in_vain, LONGEST_PAUSE);
         self.in_vain = self.in_vain.saturating_add(1);
     }
