@@ -312,10 +312,6 @@ impl Pieces<RawSliceMut> {
     pub(crate) fn len(&self) -> usize {
         self.as_slice().iter().map(|piece| piece.len).sum()
     }
-
-    pub(crate) fn parts(&self) -> impl Iterator<Item = (*const u8, usize)> {
-        parts(self.as_slice())
-    }
 }
 
 /// Where pieces begin, and how long they are.

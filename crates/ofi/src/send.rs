@@ -212,14 +212,8 @@ impl Endpoint {
             // SAFETY: a node of this operation, in no list.
             unsafe { self.report(node) };
         } else if self.counters.any.get() {
-            self.count_unreported(sent.flags);
+            self.count(sent.flags);
         }
-    }
-
-    /// Counts a send that has no node.
-    #[cold]
-    fn count_unreported(&self, flags: u64) {
-        self.count(flags);
     }
 
     /// The node of a send.
@@ -314,7 +308,7 @@ impl Endpoint {
                 Of::Part(part) => self.part_is_over(part, &outcome),
                 Of::Said | Of::Answers(..) => {}
                 Of::Unreported(flags) => match outcome {
-                    Ok(_) => self.count_unreported(flags),
+                    Ok(_) => self.count(flags),
                     // Failures are reported, whether or not success would have been.
                     Err(_) => {
                         let node = self.pool.take(NO_CONTEXT).cast::<Node>();

@@ -8,7 +8,7 @@ use limic_ofi_abi::atomic::op;
 
 use super::reduction::{Reduction, knows, size_of_type};
 use crate::asked::Asked;
-use crate::call::{Bytes, CallFlags, append};
+use crate::call::{Bytes, CallFlags, append, parts};
 use crate::control_channel::Topic;
 use crate::endpoint::Endpoint;
 use crate::node::Node;
@@ -211,7 +211,12 @@ impl Endpoint {
             let words = header.words().map(u64::to_ne_bytes);
             message.extend_from_slice(words.as_flattened());
             // SAFETY: operands are readable during the call.
-            unsafe { append(message, operand.parts().chain(compare.parts())) };
+            unsafe {
+                append(
+                    message,
+                    parts(operand.as_slice()).chain(parts(compare.as_slice())),
+                )
+            };
         };
         // SAFETY: the node is this operation's, and the room is the caller's promise.
         unsafe { self.ask(peer, node, asked, put) }?;
