@@ -140,7 +140,7 @@ impl AddressVector {
         drop(entries);
         let again = places.into_iter().filter_map(|at| {
             let at = at as fi_addr_t;
-            let late = self.strangers.borrow().is_late(at, Instant::now());
+            let late = self.strangers.borrow().late_until(at, Instant::now());
             late.or_else(|| match self.resolved(at) {
                 Err(FI_ETIMEDOUT) => Some(self.strangers.borrow_mut().was_late(at, Instant::now())),
                 // One that is not there has sent nothing.

@@ -276,8 +276,8 @@ impl Endpoint {
                 let peer = coming.status.peer;
                 self.end_unanswered(peer, errno_of(error));
                 self.send_answers(answers);
-                // Behind what was answered, one answer that is not there ends all that the peer
-                // waits for.
+                // A message that announces an answer and holds none ends all that the peer waits
+                // for. It goes behind the answers that were made before.
                 let lost = self.begin(Topic::Answers, 1);
                 if let Err(errno) = self.say(peer, None, lost) {
                     log::info(&format_args!(

@@ -36,7 +36,7 @@ impl Strangers {
     }
 
     /// When the service at a position is asked again, if it is not to be asked now.
-    pub(super) fn is_late(&self, at: fi_addr_t, now: Instant) -> Option<Instant> {
+    pub(super) fn late_until(&self, at: fi_addr_t, now: Instant) -> Option<Instant> {
         let (again, _) = self.late.get(&at)?;
         (now < *again).then_some(*again)
     }
@@ -71,12 +71,12 @@ mod tests {
         let mut now = Instant::now();
         let mut strangers = Strangers::default();
         for times in 0..3 {
-            assert!(!strangers.has(&address, now) && strangers.is_late(5, now).is_none());
+            assert!(!strangers.has(&address, now) && strangers.late_until(5, now).is_none());
             let again = strangers.was_late(5, now);
             strangers.add(&address, Some(again));
             now += (1 << times) * AGAIN / 2;
-            assert!(strangers.has(&address, now) && strangers.is_late(5, now) == Some(again));
-            assert!(strangers.is_late(6, now).is_none());
+            assert!(strangers.has(&address, now) && strangers.late_until(5, now) == Some(again));
+            assert!(strangers.late_until(6, now).is_none());
             now = again;
         }
         strangers.add(&address, None);
@@ -85,6 +85,6 @@ mod tests {
         assert!(!strangers.has(&address, now));
         strangers.was_late(5, now);
         strangers.forget(5);
-        assert!(strangers.is_late(5, now).is_none());
+        assert!(strangers.late_until(5, now).is_none());
     }
 }

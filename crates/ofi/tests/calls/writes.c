@@ -69,7 +69,7 @@ static void sources(void)
     static unsigned char bytes[LEN];
     struct fi_cq_tagged_entry entry;
     fi_addr_t source;
-    /* The other one may still look at what was there before. */
+    /* Not before the other process has compared its bytes, at the end of `bounds`. */
     meet();
     for (int i = 0; i < 2; i++) {
         RETRY(fi_writedata(ep, bytes, lengths[i], NULL, 5, other, 0, KEY, &contexts[0]));
@@ -81,7 +81,7 @@ static void sources(void)
                 came++;
             }
         }
-        /* Else the other one's next write may count here, while this one's own lasts. */
+        /* Without this the next write of the other process may be counted while the own one lasts. */
         meet();
     }
 }
