@@ -69,19 +69,20 @@ fn answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path()
     if limic::topology::CpuSet::allowed().is_ok_and(|cpus| cpus.len() < 2) {
         return skip("one CPU only");
     }
-    if let Err(refused) = limic_copy::explain().available {
+    // Cores that share their last cache are quicker by copies of both sides.
+    let at_once = if limic_shm::ring::instructions::far_by_memory() {
+        Path::EagerFragments
+    } else {
+        Path::SplitCopy
+    };
+    let available = limic_copy::explain().available;
+    if let (Path::SplitCopy, Err(refused)) = (at_once, available) {
         return skip(&format!("single copy: {refused}"));
     }
     Cast::new("answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path").run(
         |rank| {
             let far = || builder(LineLatency::Nanoseconds(180));
             let own = ping_pong(rank, far(), ANSWER, 3);
-            // Cores that share their last cache, as Intel's do, are quicker by copies of both sides.
-            let at_once = if limic_shm::ring::instructions::far_by_memory() {
-                Path::EagerFragments
-            } else {
-                Path::SplitCopy
-            };
             if rank.rank == 1 {
                 assert!(messages(&own, at_once) > 0, "{:?}", own.paths);
             }
