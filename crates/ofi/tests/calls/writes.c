@@ -81,7 +81,7 @@ static void sources(void)
                 came++;
             }
         }
-        /* Without this the next write of the other process may be counted while the own one lasts. */
+        /* Else the next write of the other process may count here, while the own one lasts. */
         meet();
     }
 }
