@@ -3,8 +3,9 @@
  *
  *   patterns PATTERN SECONDS [BYTES ...]
  *
- * PATTERN is latency, bandwidth, bibandwidth or rate (two ranks), barrier, alltoall, allgather or
- * allreduce (any number of ranks), or start, which only starts. BYTES is the length of a message,
+ * PATTERN is latency, bandwidth, bibandwidth or rate (an even number of ranks, of which the first
+ * half pairs up with the other half), barrier, alltoall, allgather or allreduce (any number of
+ * ranks), or start, which only starts. BYTES is the length of a message,
  * or of the block that a rank gives to an alltoall, allgather or allreduce (a sum of ints, so a
  * multiple of 4). SECONDS is how long to measure each size. Rank 0 prints, one item a line:
  *
@@ -36,6 +37,9 @@ typedef struct {
     char *in;
     int rank;
     int ranks;
+    /* The other rank of a pair, and whether this one begins. */
+    int other;
+    int first;
 } Work;
 
 typedef struct {
@@ -44,8 +48,8 @@ typedef struct {
     void (*iterate)(const Work *);
     /* Messages of one iteration that follow each other, or 1 for a collective operation. */
     int steps;
-    /* 0: any number. */
-    int ranks;
+    /* Whether ranks make pairs. */
+    int paired;
     /* Whether it moves messages of a size at all. */
     int sized;
 } Pattern;
@@ -62,8 +66,8 @@ static int depth(int bytes) {
 }
 
 static void ping_pong(const Work *work) {
-    int other = 1 - work->rank;
-    if (work->rank == 0) {
+    int other = work->other;
+    if (work->first) {
         MPI_Send(work->out, work->bytes, MPI_BYTE, other, DATA, MPI_COMM_WORLD);
         MPI_Recv(work->in, work->bytes, MPI_BYTE, other, DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else {
@@ -74,26 +78,27 @@ static void ping_pong(const Work *work) {
 
 static void one_way(const Work *work) {
     MPI_Request requests[WINDOW];
-    if (work->rank == 0) {
+    int other = work->other;
+    if (work->first) {
         for (int i = 0; i < WINDOW; i++)
-            MPI_Isend(work->out, work->bytes, MPI_BYTE, 1, DATA, MPI_COMM_WORLD, &requests[i]);
+            MPI_Isend(work->out, work->bytes, MPI_BYTE, other, DATA, MPI_COMM_WORLD, &requests[i]);
         MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
-        MPI_Recv(NULL, 0, MPI_BYTE, 1, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(NULL, 0, MPI_BYTE, other, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         return;
     }
     int deep = depth(work->bytes);
     for (int first = 0; first < WINDOW; first += deep) {
         int count = WINDOW - first < deep ? WINDOW - first : deep;
         for (int i = 0; i < count; i++)
-            MPI_Irecv(work->in + (size_t)i * work->bytes, work->bytes, MPI_BYTE, 0, DATA, MPI_COMM_WORLD, &requests[i]);
+            MPI_Irecv(work->in + (size_t)i * work->bytes, work->bytes, MPI_BYTE, other, DATA, MPI_COMM_WORLD, &requests[i]);
         MPI_Waitall(count, requests, MPI_STATUSES_IGNORE);
     }
-    MPI_Send(NULL, 0, MPI_BYTE, 0, ANSWER, MPI_COMM_WORLD);
+    MPI_Send(NULL, 0, MPI_BYTE, other, ANSWER, MPI_COMM_WORLD);
 }
 
 static void both_ways(const Work *work) {
     MPI_Request requests[2 * WINDOW];
-    int other = 1 - work->rank, deep = depth(work->bytes);
+    int other = work->other, deep = depth(work->bytes);
     for (int first = 0; first < WINDOW; first += deep) {
         int count = WINDOW - first < deep ? WINDOW - first : deep;
         for (int i = 0; i < count; i++)
@@ -124,8 +129,8 @@ static void all_reduce(const Work *work) {
 static void nothing(const Work *work) { (void)work; }
 
 static const Pattern PATTERNS[] = {
-    {"latency", ping_pong, 2, 2, 1}, {"bandwidth", one_way, WINDOW, 2, 1}, {"bibandwidth", both_ways, WINDOW, 2, 1},
-    {"rate", one_way, WINDOW, 2, 1}, {"barrier", barrier, 1, 0, 0},        {"alltoall", all_to_all, 1, 0, 1},
+    {"latency", ping_pong, 2, 1, 1}, {"bandwidth", one_way, WINDOW, 1, 1}, {"bibandwidth", both_ways, WINDOW, 1, 1},
+    {"rate", one_way, WINDOW, 1, 1}, {"barrier", barrier, 1, 0, 0},        {"alltoall", all_to_all, 1, 0, 1},
     {"allgather", all_gather, 1, 0, 1},      {"allreduce", all_reduce, 1, 0, 1},      {"start", nothing, 1, 0, 0},
 };
 
@@ -136,8 +141,8 @@ static double run(const Pattern *pattern, const Work *work, long iterations) {
     for (long i = 0; i < iterations; i++)
         pattern->iterate(work);
     double mine = MPI_Wtime() - begin, slowest = 0;
-    /* Of two ranks the first has the clock: it has the answer of the other. */
-    if (pattern->ranks == 2 && work->rank != 0 && pattern->iterate != both_ways)
+    /* Of a pair the first has the clock: it has the answer of the other. */
+    if (pattern->paired && !work->first && pattern->iterate != both_ways)
         mine = 0;
     MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return slowest;
@@ -174,10 +179,10 @@ static void check(const Pattern *pattern, const Work *work, size_t room) {
             work->out[to * bytes + at] = content(work->rank, to, at);
     MPI_Barrier(MPI_COMM_WORLD);
     pattern->iterate(work);
-    if (pattern->iterate == one_way && work->rank == 0)
+    if (pattern->iterate == one_way && work->first)
         return;
     for (int block = 0; block < blocks; block++) {
-        int from = collective ? block : 1 - work->rank;
+        int from = collective ? block : work->other;
         for (size_t at = 0; at < bytes; at++)
             if (work->in[block * bytes + at] != content(from, each ? work->rank : 0, at))
                 die("received bytes differ from those that were sent");
@@ -249,8 +254,10 @@ int main(int argc, char **argv) {
     double seconds = argc > 2 ? strtod(argv[2], &end) : 0;
     if (!pattern || *end || !(seconds >= 0 && seconds <= 3600))
         die("usage: patterns latency|bandwidth|bibandwidth|rate|barrier|alltoall|allgather|allreduce|start SECONDS [BYTES ...]");
-    if (pattern->ranks && pattern->ranks != work.ranks)
-        die("this pattern takes two ranks");
+    if (pattern->paired && work.ranks % 2)
+        die("this pattern takes an even number of ranks");
+    work.first = work.rank < work.ranks / 2;
+    work.other = (work.rank + work.ranks / 2) % work.ranks;
     placement(&work);
     if (!pattern->sized && pattern->iterate != nothing)
         measure(pattern, &work, seconds);

@@ -97,7 +97,7 @@ struct Programs {
     c: PathBuf,
     /// The folder of the library for C.
     library: PathBuf,
-    cpus: [usize; 2],
+    cpus: Vec<usize>,
     seconds: String,
 }
 
@@ -126,7 +126,7 @@ impl Programs {
         Ok(Self {
             c,
             library,
-            cpus: choose_cpus(&[])?,
+            cpus: choose_cpus(None)?,
             seconds: args.seconds_per_point.to_string(),
         })
     }

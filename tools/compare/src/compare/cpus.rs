@@ -1,28 +1,50 @@
-//! The two CPUs on which everything is measured.
+//! The CPUs on which everything is measured.
 
 use limic_runner::{Failure, cpus};
 
-/// The CPUs that were asked for, or the first two that belong to different cores.
-pub(crate) fn choose(asked: &[usize]) -> Result<[usize; 2], Failure> {
+/// The CPUs of a list such as `0,2` or `0-15`, or the first two that belong to different cores.
+/// Their number is even.
+pub(crate) fn choose(asked: Option<&str>) -> Result<Vec<usize>, Failure> {
     let allowed = cpus::allowed().map_err(|why| Failure::Missing(format!("affinity: {why}")))?;
-    match *asked {
-        [] => distinct(&allowed, siblings),
-        [a, b] if a != b && allowed.contains(&a) && allowed.contains(&b) => Some([a, b]),
-        _ => None,
+    match asked {
+        None => distinct(&allowed, siblings),
+        Some(text) => pairs(list(text), &allowed),
     }
     .ok_or_else(|| {
         Failure::Missing(format!(
-            "two different CPUs are needed out of those that this process may use: {allowed:?}"
+            "an even number of different CPUs is needed, such as 0,2 or 0-15, out of those that \
+             this process may use: {allowed:?}"
         ))
     })
 }
 
-fn distinct(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Option<[usize; 2]> {
+/// The two CPUs of the first pair: of all ranks, the first half pairs up with the other half.
+pub(super) fn first_pair(cpus: &[usize]) -> [usize; 2] {
+    [cpus[0], cpus[cpus.len() / 2]]
+}
+
+/// `0, 2`, or what else stands between them.
+pub(super) fn names(cpus: &[usize], between: &str) -> String {
+    let names: Vec<String> = cpus.iter().map(usize::to_string).collect();
+    names.join(between)
+}
+
+fn pairs(mut asked: Vec<usize>, allowed: &[usize]) -> Option<Vec<usize>> {
+    let count = asked.len();
+    let fits =
+        count > 0 && count.is_multiple_of(2) && asked.iter().all(|cpu| allowed.contains(cpu));
+    // Launchers number the CPUs that they may use in this order.
+    asked.sort_unstable();
+    asked.dedup();
+    (fits && asked.len() == count).then_some(asked)
+}
+
+fn distinct(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Option<Vec<usize>> {
     let first = *allowed.first()?;
     let of_its_core = siblings(first);
     let mut others = allowed.iter().copied().filter(|cpu| *cpu != first);
     let elsewhere = others.clone().find(|cpu| !of_its_core.contains(cpu));
-    Some([first, elsewhere.or_else(|| others.next())?])
+    Some(vec![first, elsewhere.or_else(|| others.next())?])
 }
 
 /// The hardware threads of a CPU's core.
@@ -48,10 +70,22 @@ mod tests {
     #[test]
     fn threads_of_one_core_are_taken_only_if_there_is_no_other_core() {
         let pairs = |cpu: usize| vec![cpu & !1, cpu | 1];
-        assert_eq!(distinct(&[0, 1, 2, 3], pairs), Some([0, 2]));
-        assert_eq!(distinct(&[4, 5], pairs), Some([4, 5]));
+        assert_eq!(distinct(&[0, 1, 2, 3], pairs), Some(vec![0, 2]));
+        assert_eq!(distinct(&[4, 5], pairs), Some(vec![4, 5]));
         assert_eq!(distinct(&[4], pairs), None);
         assert_eq!(list("0-2,8\n"), [0, 1, 2, 8]);
         assert!(list("").is_empty());
+    }
+
+    #[test]
+    fn ranks_on_many_cpus_make_pairs() {
+        let allowed = [0, 1, 2, 3, 5];
+        let chosen = |text| pairs(list(text), &allowed);
+        assert_eq!(chosen("0-3"), Some(vec![0, 1, 2, 3]));
+        assert_eq!(chosen("5,1"), Some(vec![1, 5]));
+        for wrong in ["", "x", "1", "0-2", "1,1", "3,4"] {
+            assert_eq!(chosen(wrong), None, "{wrong}");
+        }
+        assert_eq!(first_pair(&[4, 5, 6, 7]), [4, 6]);
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn can(pattern: Pattern) -> bool {
 }
 
 /// Runs a pattern over the sizes of a portion.
-pub(super) fn measure(mpi: &Mpi, portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+pub(super) fn measure(mpi: &Mpi, portion: &Portion, plan: &Plan, cpus: &[usize]) -> Outcome {
     let pattern = portion.pattern;
     let (Some(program), Some(name)) = (program(mpi), benchmark(pattern)) else {
         return Outcome::default();

@@ -11,6 +11,7 @@ use std::time::Duration;
 use limic_runner::timeout;
 use serde::{Deserialize, Serialize};
 
+use super::cpus::first_pair;
 use super::pattern::{Pattern, Portion};
 use super::samples::Spread;
 
@@ -176,22 +177,22 @@ impl Distances {
     }
 }
 
-/// Reads the line latency in microseconds, by `limic perf floor`.
-pub(crate) fn read(limic: &Path, cpus: &[usize; 2]) -> Option<f64> {
+/// Reads the line latency of the first pair in microseconds, by `limic perf floor`.
+pub(crate) fn read(limic: &Path, cpus: &[usize]) -> Option<f64> {
     parse(&floor(limic, cpus)?)
 }
 
 /// limic's description of the machine.
-pub(super) fn machine(limic: &Path, cpus: &[usize; 2]) -> Option<serde_json::Value> {
+pub(super) fn machine(limic: &Path, cpus: &[usize]) -> Option<serde_json::Value> {
     let mut floor: serde_json::Value = serde_json::from_str(&floor(limic, cpus)?).ok()?;
     Some(floor["machine"].take())
 }
 
-fn floor(limic: &Path, cpus: &[usize; 2]) -> Option<String> {
+fn floor(limic: &Path, cpus: &[usize]) -> Option<String> {
     let mut command = Command::new(limic);
     command.args(["perf", "floor", "--only", "cache-line", "--rounds", "3"]);
     command.args(["--seconds-per-point", "0.03", "--json", "-"]);
-    let ended = timeout::run(command, cpus, LIMIT);
+    let ended = timeout::run(command, &first_pair(cpus), LIMIT);
     ended.failure.is_none().then_some(ended.out)
 }
 

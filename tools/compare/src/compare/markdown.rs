@@ -25,13 +25,10 @@ const PATTERNS: [(Pattern, &str); 9] = [
         Pattern::Bibandwidth,
         "Windows of 64 in both directions: MB/s of both together (more is better)",
     ),
-    (
-        Pattern::Barrier,
-        "Barrier of 8 ranks on the two CPUs: us (less is better)",
-    ),
+    (Pattern::Barrier, "Barrier of {ranks}: us (less is better)"),
     (
         Pattern::Alltoall,
-        "All to all, 1 KiB, of 8 ranks on the two CPUs: us (less is better)",
+        "All to all, 1 KiB, of {ranks}: us (less is better)",
     ),
     (
         Pattern::Loan,
@@ -76,9 +73,10 @@ pub(super) fn render(report: &Report) -> String {
             let of = |row: &&Row| row.pattern == pattern && row.distance == distance;
             let rows: Vec<&Row> = report.rows.iter().filter(of).collect();
             if !rows.is_empty() {
+                let title = run.title(title, rows[0].ranks);
                 let title = match distance {
                     Some(distance) => format!("{title}; while the CPUs are {}", distance.name()),
-                    None => title.to_owned(),
+                    None => title,
                 };
                 section(&mut text, report, pattern, &title, &rows);
             }

@@ -1,5 +1,5 @@
-//! `cargo xtask compare`: the same patterns over limic and over other layers, on the same two CPUs
-//! in turn; with `--mpi`, each MPI by its own path and over limic; with `--tcp`, between machines.
+//! `cargo xtask compare`: the same patterns over limic and over other layers, on the same CPUs in
+//! turn; with `--mpi`, each MPI by its own path and over limic; with `--tcp`, between machines.
 //!
 //! - [`pattern`] says what is measured. [`subject`] runs it ([`pairs`] for tools that are a server
 //!   and a client), and [`reading`] understands what was printed.
@@ -97,9 +97,10 @@ pub struct Compare {
     #[arg(long)]
     resume: bool,
 
-    /// The two CPUs [default: the first two cores that may be used]
-    #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
-    cpus: Vec<usize>,
+    /// The CPUs, as 0,2 or 0-15: an even number; on more than two, each has a rank, and all pairs
+    /// are measured at once [default: the first two cores that may be used]
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<String>,
 
     /// Folder for results.json, results.md and results.svg; with --mpi their name is mpi, with
     /// --tcp it is tcp [default: docs/compare if the comparison is whole, all ran and nobody else
@@ -112,7 +113,8 @@ impl Compare {
     /// Whether all patterns, peers and rounds are asked for.
     fn is_whole(&self) -> bool {
         let all = self.patterns.is_empty() && self.peers.is_empty();
-        all && !self.quick && self.rounds.is_none_or(|rounds| rounds >= Plan::ROUNDS)
+        let two = self.cpus.is_none();
+        all && two && !self.quick && self.rounds.is_none_or(|rounds| rounds >= Plan::ROUNDS)
     }
 }
 
@@ -190,8 +192,18 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         (_, true) => Comparison::Tcp,
         _ => Comparison::Peers,
     };
-    let cpus = cpus::choose(&args.cpus)?;
-    let plan = Plan::new(comparison, args.quick, args.rounds, args.seconds);
+    let cpus = cpus::choose(args.cpus.as_deref())?;
+    if comparison == Comparison::Tcp && cpus.len() > 2 {
+        let what = "--tcp measures one pair of ranks: two CPUs are needed for it";
+        return Err(Failure::Missing(what.to_owned()));
+    }
+    let plan = Plan::new(
+        comparison,
+        cpus.len(),
+        args.quick,
+        args.rounds,
+        args.seconds,
+    );
     let patterns = patterns(comparison, &args.patterns)?;
     let wanted = wanted(comparison, &args.peers)?;
     // Before the measurement, so that a wrong path shows at once.
@@ -214,10 +226,9 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     };
 
     console::step(&format_args!(
-        "[4/4] {} steady rounds on CPUs {} and {}, at most {} s",
+        "[4/4] {} steady rounds on CPUs {}, at most {} s",
         plan.rounds,
-        cpus[0],
-        cpus[1],
+        cpus::names(&cpus, ", "),
         plan.limit.as_secs()
     ));
     if let Some(why) = load::busy() {
@@ -307,7 +318,7 @@ fn wanted(comparison: Comparison, asked: &[Wanted]) -> Result<Vec<Wanted>, Failu
 }
 
 /// Sets up everything that is compared, and says what cannot be had.
-fn field(comparison: Comparison, wanted: &[Wanted], cpus: &[usize; 2]) -> Result<Field, Failure> {
+fn field(comparison: Comparison, wanted: &[Wanted], cpus: &[usize]) -> Result<Field, Failure> {
     let field = match comparison {
         Comparison::Peers => peers(wanted)?,
         Comparison::Mpi => mpis(wanted)?,

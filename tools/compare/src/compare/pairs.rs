@@ -22,7 +22,7 @@ pub(super) fn measure(
     tool: Tool,
     portion: &Portion,
     plan: &Plan,
-    cpus: &[usize; 2],
+    cpus: &[usize],
     machines: Option<&Machines>,
 ) -> Outcome {
     let pattern = portion.pattern;
@@ -63,7 +63,7 @@ fn exchange(
     pattern: Pattern,
     bytes: u64,
     seconds: f64,
-    cpus: &[usize; 2],
+    cpus: &[usize],
     machines: Option<&Machines>,
 ) -> Result<Ended, String> {
     let port = free_port().map_err(|why| format!("no free port: {why}"))?;

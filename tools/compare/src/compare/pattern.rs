@@ -88,9 +88,10 @@ pub(super) enum Pattern {
     Bibandwidth,
     /// Messages of 8 bytes in windows of 64
     Rate,
-    /// 8 ranks on the two CPUs meet
+    /// 8 ranks on two CPUs, or one on each of more, meet
     Barrier,
-    /// Each rank sends a block to each: 8 ranks on the two CPUs; with --mpi one rank on each
+    /// Each rank sends a block to each: 8 ranks on two CPUs, or one on each of more; with --mpi
+    /// always one on each
     Alltoall,
     /// With --mpi: each rank sends its block to all
     Allgather,
@@ -195,6 +196,8 @@ impl Portion {
 pub(super) struct Plan {
     pub(super) comparison: Comparison,
     pub(super) quick: bool,
+    /// How many CPUs there are. On more than two, each has a rank.
+    pub(super) cpus: usize,
     /// Steady rounds at each distance that the machine shows.
     pub(super) rounds: u32,
     /// Time for one size in one round.
@@ -212,6 +215,7 @@ impl Plan {
     /// `seconds` is how long to measure in all, if that was asked for.
     pub(super) fn new(
         comparison: Comparison,
+        cpus: usize,
         quick: bool,
         rounds: Option<u32>,
         seconds: Option<u64>,
@@ -220,6 +224,7 @@ impl Plan {
         Self {
             comparison,
             quick,
+            cpus,
             rounds: rounds.unwrap_or(if quick { 3 } else { Self::ROUNDS }),
             seconds: if quick { 0.03 } else { 0.06 },
             limit: seconds.map_or(usual, Duration::from_secs),
@@ -229,6 +234,7 @@ impl Plan {
 
     pub(super) fn ranks(&self, pattern: Pattern) -> u32 {
         match (pattern, self.comparison) {
+            _ if self.cpus > 2 => self.cpus as u32,
             (Pattern::Barrier, _) | (Pattern::Alltoall, Comparison::Peers) => 8,
             _ => 2,
         }
@@ -303,11 +309,11 @@ mod tests {
 
     #[test]
     fn all_powers_of_two_or_a_few() {
-        let full = Plan::new(Comparison::Peers, false, None, None);
+        let full = Plan::new(Comparison::Peers, 2, false, None, None);
         let sizes = full.sizes(Pattern::Latency);
         assert_eq!((sizes.len(), sizes[0], sizes[23]), (24, 0, 4 << 20));
         assert_eq!(full.sizes(Pattern::Bandwidth)[0], 1);
-        let quick = Plan::new(Comparison::Peers, true, Some(1), None);
+        let quick = Plan::new(Comparison::Peers, 2, true, Some(1), None);
         assert_eq!(quick.rounds, 1);
         assert!(quick.sizes(Pattern::Latency).len() < 10);
         assert_eq!(quick.portions(Pattern::Latency).len(), 1);
@@ -318,22 +324,27 @@ mod tests {
             ["latency 0 to 64", "latency 128 to 16K", "latency 32K to 4M"]
         );
         assert_eq!(full.portions(Pattern::Rate)[0].title(), "rate");
-        let mpi = Plan::new(Comparison::Mpi, false, None, None);
+        let mpi = Plan::new(Comparison::Mpi, 2, false, None, None);
         assert_eq!(
             (mpi.ranks(Pattern::Alltoall), full.ranks(Pattern::Alltoall)),
             (2, 8)
         );
         assert_eq!(mpi.sizes(Pattern::Allreduce).len(), 11);
+        let many = Plan::new(Comparison::Peers, 16, false, None, None);
+        assert_eq!(
+            (many.ranks(Pattern::Latency), many.ranks(Pattern::Barrier)),
+            (16, 16)
+        );
     }
 
     #[test]
     fn time_is_bounded_and_the_first_round_is_made_unless_a_time_was_asked_for() {
         let seconds = Duration::from_secs;
-        let quick = Plan::new(Comparison::Peers, true, None, None);
+        let quick = Plan::new(Comparison::Peers, 2, true, None, None);
         assert!(quick.has_time(seconds(100), seconds(20), false));
         assert!(!quick.has_time(seconds(150), seconds(20), false));
         assert!(quick.has_time(seconds(150), seconds(20), true));
-        let asked = Plan::new(Comparison::Peers, true, None, Some(45));
+        let asked = Plan::new(Comparison::Peers, 2, true, None, Some(45));
         assert!(!asked.has_time(seconds(40), seconds(10), true));
     }
 }

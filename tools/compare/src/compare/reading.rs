@@ -97,7 +97,7 @@ fn enter(outcome: &mut Outcome, pattern: Pattern, report: &LimicReport) {
 }
 
 /// Reads what benches/mpi/patterns.c printed. Rank i has to be on the i-th CPU of `placed`.
-pub(super) fn patterns(ended: &Ended, sizes: usize, placed: Option<&[usize; 2]>) -> Outcome {
+pub(super) fn patterns(ended: &Ended, sizes: usize, placed: Option<&[usize]>) -> Outcome {
     let mut outcome = Outcome::of(ended);
     let mut places = Vec::new();
     for line in ended.out.lines() {
@@ -117,10 +117,10 @@ pub(super) fn patterns(ended: &Ended, sizes: usize, placed: Option<&[usize; 2]>)
             _ => {}
         }
     }
-    let expected = placed.map(|cpus| cpus.map(|cpu| cpu.to_string()));
+    let expected = placed.map(|cpus| cpus.iter().map(usize::to_string));
     if let Some(expected) = expected
         && !places.is_empty()
-        && places != expected
+        && !expected.eq(places.iter().cloned())
     {
         outcome.times.clear();
         let found = places.join(" and ");

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::cpus::names;
 use super::load::Load;
 use super::machine_state::{self, Pass};
 use super::pattern::{Comparison, Plan};
@@ -19,7 +20,7 @@ pub(super) struct Run {
     pub(super) versions: Vec<String>,
     /// As `limic perf` describes it.
     pub(super) machine: Value,
-    pub(super) cpus: [usize; 2],
+    pub(super) cpus: Vec<usize>,
     #[serde(skip)]
     pub(super) comparison: Comparison,
     pub(super) quick: bool,
@@ -43,7 +44,7 @@ impl Run {
     pub(super) fn new(
         plan: &Plan,
         subjects: &[Subject],
-        cpus: &[usize; 2],
+        cpus: &[usize],
         state: &State,
         load: Load,
         short: &[String],
@@ -65,7 +66,7 @@ impl Run {
         Self {
             versions: subjects.iter().map(|one| one.title().to_owned()).collect(),
             machine: machine.unwrap_or(Value::Null),
-            cpus: *cpus,
+            cpus: cpus.to_vec(),
             comparison: plan.comparison,
             quick: plan.quick,
             rounds: state
@@ -94,7 +95,23 @@ impl Run {
         if self.quick {
             command.push_str(" --quick");
         }
+        if self.cpus.len() > 2 {
+            command.push_str(" --cpus ");
+            command.push_str(&names(&self.cpus, ","));
+        }
         command
+    }
+
+    /// The title of a pattern's section, in which `{ranks}` stands for their number.
+    pub(super) fn title(&self, title: &str, ranks: u32) -> String {
+        let cpus = self.cpus.len();
+        if title.contains("{ranks}") {
+            title.replace("{ranks}", &format!("{ranks} ranks on {cpus} CPUs"))
+        } else if ranks > 2 {
+            format!("{title}; {} pairs of ranks at once", ranks / 2)
+        } else {
+            title.to_owned()
+        }
     }
 
     /// What limic is compared with that is no peer, in words.
@@ -208,10 +225,7 @@ impl Run {
             "Kernel",
             format!("{}, hypervisor: {hypervisor}", self.of_machine("kernel")),
         );
-        line(
-            "Measured on",
-            format!("CPUs {} and {}", self.cpus[0], self.cpus[1]),
-        );
+        line("Measured on", format!("CPUs {}", names(&self.cpus, ", ")));
         line("Versions", self.versions.join(", "));
         line("Load", self.load());
         if let Value::String(profile) = &self.machine["profile"] {

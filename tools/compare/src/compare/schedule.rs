@@ -16,7 +16,7 @@ pub(super) struct Schedule<'a> {
     pub(super) plan: &'a Plan,
     pub(super) patterns: &'a [Pattern],
     pub(super) subjects: &'a [Subject],
-    pub(super) cpus: &'a [usize; 2],
+    pub(super) cpus: &'a [usize],
 }
 
 impl Schedule<'_> {
@@ -37,7 +37,7 @@ impl Schedule<'_> {
             let mut short = state.short(&all, self.plan.rounds);
             short.retain(|(portion, _)| {
                 let mut subjects = self.subjects.iter();
-                subjects.any(|subject| takes(subject, portion.pattern, state))
+                subjects.any(|subject| self.takes(subject, portion.pattern, state))
             });
             if short.is_empty() {
                 break;
@@ -89,7 +89,7 @@ impl Schedule<'_> {
         for at in 0..self.subjects.len() {
             // Another subject begins each round.
             let subject = &self.subjects[(turn + at) % self.subjects.len()];
-            if !takes(subject, pattern, state) {
+            if !self.takes(subject, pattern, state) {
                 continue;
             }
             let name = subject.name();
@@ -106,9 +106,10 @@ impl Schedule<'_> {
         }
         reading
     }
-}
 
-/// Whether a subject runs a pattern, and did not hang in it before.
-fn takes(subject: &Subject, pattern: Pattern, state: &State) -> bool {
-    subject.can(pattern) && !state.samples.given_up(pattern, subject.name())
+    /// Whether a subject runs a pattern, and did not hang in it before.
+    fn takes(&self, subject: &Subject, pattern: Pattern, state: &State) -> bool {
+        let can = subject.can(pattern, self.plan.ranks(pattern));
+        can && !state.samples.given_up(pattern, subject.name())
+    }
 }

@@ -19,7 +19,7 @@ pub(super) struct Stamp {
     quick: bool,
     rounds: u32,
     seconds: f64,
-    cpus: [usize; 2],
+    cpus: Vec<usize>,
     /// Titles, in the order of the subjects.
     subjects: Vec<String>,
     /// The program that was built: path, length and time.
@@ -27,7 +27,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    pub(super) fn new(plan: &Plan, cpus: &[usize; 2], subjects: Vec<String>, built: &Path) -> Self {
+    pub(super) fn new(plan: &Plan, cpus: &[usize], subjects: Vec<String>, built: &Path) -> Self {
         let file = std::fs::metadata(built).ok();
         let length = file.as_ref().map_or(0, std::fs::Metadata::len);
         let time = file.and_then(|file| file.modified().ok()?.duration_since(UNIX_EPOCH).ok());
@@ -36,7 +36,7 @@ impl Stamp {
             quick: plan.quick,
             rounds: plan.rounds,
             seconds: plan.seconds,
-            cpus: *cpus,
+            cpus: cpus.to_vec(),
             subjects,
             built: (built.to_owned(), length, time.unwrap_or_default()),
         }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     fn of(pattern: Pattern) -> Portion {
-        Plan::new(Comparison::Peers, false, None, None)
+        Plan::new(Comparison::Peers, 2, false, None, None)
             .portions(pattern)
             .remove(0)
     }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_program_that_was_built_anew_has_another_stamp() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        let plan = Plan::new(Comparison::Mpi, true, None, None);
+        let plan = Plan::new(Comparison::Mpi, 2, true, None, None);
         let stamp = || Stamp::new(&plan, &[0, 1], vec!["a".to_owned()], file.path());
         let before = stamp();
         assert_eq!(before, stamp());

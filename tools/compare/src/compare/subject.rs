@@ -138,10 +138,12 @@ impl Subject {
         &self.title
     }
 
-    /// Whether it has this pattern.
-    pub(super) fn can(&self, pattern: Pattern) -> bool {
+    /// Whether it has this pattern, of so many ranks.
+    pub(super) fn can(&self, pattern: Pattern, ranks: u32) -> bool {
         match &self.runner {
             Runner::Limic => true,
+            // These know a single pair.
+            Runner::Floor | Runner::Tool(_) | Runner::Imb(_) if ranks > 2 => false,
             Runner::Floor => floor_kind(pattern).is_some(),
             // limic alone has the patterns that it measures against a reference of its own.
             Runner::Mpi { .. } | Runner::Over { .. } => pattern.reference().is_none(),
@@ -158,13 +160,13 @@ impl Subject {
     }
 
     /// Runs a pattern over the sizes of a portion.
-    pub(super) fn measure(&self, portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+    pub(super) fn measure(&self, portion: &Portion, plan: &Plan, cpus: &[usize]) -> Outcome {
         let ranks = plan.ranks(portion.pattern);
         let machines = self.machines.as_deref();
-        let placement = match (machines, ranks) {
-            (Some(machines), _) => Placement::Apart(machines),
-            (None, 2) => Placement::OneEach(cpus),
-            _ => Placement::Free,
+        let placement = match machines {
+            Some(machines) => Placement::Apart(machines),
+            None if ranks as usize == cpus.len() => Placement::OneEach(cpus),
+            None => Placement::Free,
         };
         let (mut command, program) = match &self.runner {
             Runner::Limic => return limic(portion, plan, cpus, machines),
@@ -189,14 +191,14 @@ impl Subject {
         program: &Path,
         portion: &Portion,
         plan: &Plan,
-        cpus: &[usize; 2],
+        cpus: &[usize],
     ) -> Outcome {
         let ranks = plan.ranks(portion.pattern);
         command.arg(program).arg(portion.pattern.name());
         command.arg(plan.seconds.to_string());
         command.args(portion.sizes.iter().map(u64::to_string));
         let ended = timeout::run(command, cpus, plan.patience(portion));
-        let placed = (ranks == 2).then_some(cpus);
+        let placed = (ranks as usize == cpus.len()).then_some(cpus);
         let mut outcome = reading::patterns(&ended, portion.sizes.len(), placed);
         if let Runner::Over { .. } = self.runner
             && outcome.failure.is_none()
@@ -223,7 +225,7 @@ fn floor_kind(pattern: Pattern) -> Option<&'static str> {
     }
 }
 
-fn floor(portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
+fn floor(portion: &Portion, plan: &Plan, cpus: &[usize]) -> Outcome {
     let pattern = portion.pattern;
     let sizes = portion.sizes.iter().filter(|bytes| **bytes > 0);
     let sizes: Vec<String> = sizes.map(|bytes| bytes.to_string()).collect();
@@ -236,12 +238,7 @@ fn floor(portion: &Portion, plan: &Plan, cpus: &[usize; 2]) -> Outcome {
     reading::limic(&ended, pattern)
 }
 
-fn limic(
-    portion: &Portion,
-    plan: &Plan,
-    cpus: &[usize; 2],
-    machines: Option<&Machines>,
-) -> Outcome {
+fn limic(portion: &Portion, plan: &Plan, cpus: &[usize], machines: Option<&Machines>) -> Outcome {
     let pattern = portion.pattern;
     let sizes: Vec<String> = portion.sizes.iter().map(u64::to_string).collect();
     // The words for each run.
@@ -274,7 +271,8 @@ fn limic(
         command.arg("perf").args(run);
         if machines.is_none() {
             command.args(["--ranks", &ranks.to_string()]);
-            command.arg(if ranks == 2 { "--bind" } else { "--no-bind" });
+            let one_each = ranks as usize == cpus.len();
+            command.arg(if one_each { "--bind" } else { "--no-bind" });
         }
         command.args(words("--rounds 1 --json - --seconds-per-point"));
         command.arg(plan.seconds.to_string());

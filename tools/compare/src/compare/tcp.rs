@@ -18,7 +18,7 @@ use super::{Field, Wanted, reading};
 const SOCKETS: &str = "benches/tcp/sockets.c";
 
 /// Makes the two machines, and sets up everything that is compared between them.
-pub(super) fn field(wanted: &[Wanted], cpus: &[usize; 2]) -> Result<Field, Failure> {
+pub(super) fn field(wanted: &[Wanted], cpus: &[usize]) -> Result<Field, Failure> {
     let machines = Machines::make([&cpus[..1], &cpus[1..]]);
     let machines = Rc::new(machines.map_err(Failure::Missing)?);
     let mut field = Field {
@@ -93,13 +93,13 @@ pub(super) fn sockets(
     how: &str,
     portion: &Portion,
     plan: &Plan,
-    cpus: &[usize; 2],
+    cpus: &[usize],
     machines: Option<&Machines>,
 ) -> Outcome {
     let mut command = Command::new(program);
     command
         .args([portion.pattern.name(), &plan.seconds.to_string(), how])
-        .args(cpus.map(|cpu| cpu.to_string()))
+        .args(cpus.iter().map(usize::to_string))
         .args(
             machines
                 .into_iter()

@@ -11,7 +11,7 @@ use super::report::{Report, Row};
 const PATTERNS: [(Pattern, &str); 6] = [
     (
         Pattern::Latency,
-        "Ping-pong of two ranks: time one way, us (less is better)",
+        "Ping-pong: time one way, us (less is better)",
     ),
     (
         Pattern::Bandwidth,
@@ -19,19 +19,19 @@ const PATTERNS: [(Pattern, &str); 6] = [
     ),
     (
         Pattern::Alltoall,
-        "MPI_Alltoall of two ranks: us (less is better)",
+        "MPI_Alltoall of {ranks}: us (less is better)",
     ),
     (
         Pattern::Allgather,
-        "MPI_Allgather of two ranks: us (less is better)",
+        "MPI_Allgather of {ranks}: us (less is better)",
     ),
     (
         Pattern::Allreduce,
-        "MPI_Allreduce of two ranks, sum of ints: us (less is better)",
+        "MPI_Allreduce of {ranks}, sum of ints: us (less is better)",
     ),
     (
         Pattern::Barrier,
-        "MPI_Barrier of 8 ranks on the two CPUs: us (less is better)",
+        "MPI_Barrier of {ranks}: us (less is better)",
     ),
 ];
 
@@ -54,8 +54,8 @@ pub(super) fn render(report: &Report) -> String {
     text.push_str("\n![results over size](mpi.svg)\n");
     for (pattern, title) in PATTERNS {
         let of_pattern = || report.rows.iter().filter(move |row| row.pattern == pattern);
-        if of_pattern().next().is_some() {
-            let _ = writeln!(text, "\n## {title}\n");
+        if let Some(row) = of_pattern().next() {
+            let _ = writeln!(text, "\n## {}\n", run.title(title, row.ranks));
         }
         for distance in distances(report.rows.iter().map(|row| row.distance)) {
             for name in report.names() {
