@@ -240,6 +240,11 @@ impl Plan {
         }
     }
 
+    /// Whether each rank of a pattern has a CPU of its own.
+    pub(super) fn one_each(&self, pattern: Pattern) -> bool {
+        self.ranks(pattern) as usize == self.cpus
+    }
+
     /// The sizes of a pattern, in portions of nearly one length.
     pub(super) fn portions(&self, pattern: Pattern) -> Vec<Portion> {
         let sizes = self.sizes(pattern);

@@ -165,7 +165,7 @@ impl Subject {
         let machines = self.machines.as_deref();
         let placement = match machines {
             Some(machines) => Placement::Apart(machines),
-            None if ranks as usize == cpus.len() => Placement::OneEach(cpus),
+            None if plan.one_each(portion.pattern) => Placement::OneEach(cpus),
             None => Placement::Free,
         };
         let (mut command, program) = match &self.runner {
@@ -198,7 +198,7 @@ impl Subject {
         command.arg(plan.seconds.to_string());
         command.args(portion.sizes.iter().map(u64::to_string));
         let ended = timeout::run(command, cpus, plan.patience(portion));
-        let placed = (ranks as usize == cpus.len()).then_some(cpus);
+        let placed = plan.one_each(portion.pattern).then_some(cpus);
         let mut outcome = reading::patterns(&ended, portion.sizes.len(), placed);
         if let Runner::Over { .. } = self.runner
             && outcome.failure.is_none()
@@ -271,8 +271,8 @@ fn limic(portion: &Portion, plan: &Plan, cpus: &[usize], machines: Option<&Machi
         command.arg("perf").args(run);
         if machines.is_none() {
             command.args(["--ranks", &ranks.to_string()]);
-            let one_each = ranks as usize == cpus.len();
-            command.arg(if one_each { "--bind" } else { "--no-bind" });
+            let bind = plan.one_each(pattern);
+            command.arg(if bind { "--bind" } else { "--no-bind" });
         }
         command.args(words("--rounds 1 --json - --seconds-per-point"));
         command.arg(plan.seconds.to_string());
