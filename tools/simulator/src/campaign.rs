@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use fastrand::Rng;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::schedule::{self, stack};
 use crate::script::{Malice, Script};
@@ -21,7 +24,7 @@ const MOST_ACCESSES: u64 = 6_000_000;
 /// Seconds after which a run is taken to hang without an access.
 const RUN_SECONDS: u32 = 120;
 /// Runs of one worker: what killed processes leave behind is gone with it.
-const BATCH: u64 = 400;
+const BATCH: u64 = 200;
 
 /// Whole endpoints in one thread, under a seeded scheduler, with faults and hostile peers.
 #[derive(Debug, Parser)]
@@ -107,16 +110,19 @@ fn work(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The sums of all workers.
-#[derive(Default)]
-struct Sums {
+/// What all workers have done.
+struct Done {
+    /// The seed that the next worker begins with.
+    next: u64,
     runs: u64,
     numbers: [u64; 4],
     /// Faults, and what else happened, by kind and name.
     named: BTreeMap<String, u64>,
+    /// What a worker found first: the others end.
+    failure: Option<String>,
 }
 
-/// Starts workers, one after the other, until one finds something or all is done.
+/// Starts workers, one on each processor at a time, until one finds something or all is done.
 fn lead(arguments: &Arguments) -> ExitCode {
     let begin = Instant::now();
     let limit = arguments.seconds.map(Duration::from_secs);
@@ -125,27 +131,50 @@ fn lead(arguments: &Arguments) -> ExitCode {
         (None, Some(_)) => u64::MAX / 2,
         (None, None) => 2000,
     };
-    let mut sums = Sums::default();
-    let mut failure = None;
-    let mut next = arguments.first;
     let end = arguments.first + all;
-    while next < end && failure.is_none() && limit.is_none_or(|limit| begin.elapsed() < limit) {
-        let left = limit.map(|limit| limit.saturating_sub(begin.elapsed()).as_secs() + 1);
-        let seeds = BATCH.min(end - next);
-        failure = batch(next, seeds, left, &mut sums);
-        next += seeds;
-    }
+    let done = Mutex::new(Done {
+        next: arguments.first,
+        runs: 0,
+        numbers: [0; 4],
+        named: BTreeMap::new(),
+        failure: None,
+    });
+    let lane = |cpu: usize| {
+        // Its workers stay where they begin.
+        let _ = sched_setaffinity(None, &only(cpu));
+        loop {
+            let mut now = look(&done);
+            let left = limit.map(|limit| limit.saturating_sub(begin.elapsed()));
+            if now.failure.is_some() || now.next >= end || left == Some(Duration::ZERO) {
+                break;
+            }
+            let first = now.next;
+            let seeds = BATCH.min(end - first);
+            now.next += seeds;
+            drop(now);
+            let found = batch(first, seeds, left.map(|left| left.as_secs() + 1), &done);
+            let mut now = look(&done);
+            now.failure = now.failure.take().or(found);
+        }
+    };
+    let allowed = sched_getaffinity(None).unwrap_or_else(|_| only(sched_getcpu()));
+    thread::scope(|scope| {
+        for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)) {
+            scope.spawn(move || lane(cpu));
+        }
+    });
     let seconds = begin.elapsed().as_secs_f64();
-    let [accesses, turns, sent, received] = sums.numbers;
+    let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let [accesses, turns, sent, received] = done.numbers;
     println!(
         "{} runs in {seconds:.1} s: {accesses} accesses, {turns} turns",
-        sums.runs
+        done.runs
     );
     println!("{sent} messages sent, {received} received and checked");
-    for (name, count) in &sums.named {
+    for (name, count) in &done.named {
         println!("{count:>12}  {name}");
     }
-    match failure {
+    match done.failure {
         None => ExitCode::SUCCESS,
         Some(failure) => {
             println!("{failure}");
@@ -154,8 +183,18 @@ fn lead(arguments: &Arguments) -> ExitCode {
     }
 }
 
+fn look(done: &Mutex<Done>) -> MutexGuard<'_, Done> {
+    done.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn only(cpu: usize) -> CpuSet {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    set
+}
+
 /// Starts a worker. Gives what it found.
-fn batch(first: u64, seeds: u64, seconds: Option<u64>, sums: &mut Sums) -> Option<String> {
+fn batch(first: u64, seeds: u64, seconds: Option<u64>, done: &Mutex<Done>) -> Option<String> {
     let program = std::env::current_exe().ok()?;
     let mut command = Command::new(program);
     command.args([
@@ -179,17 +218,23 @@ fn batch(first: u64, seeds: u64, seconds: Option<u64>, sums: &mut Sums) -> Optio
         .lines()
         .map_while(Result::ok)
     {
+        let mut done = look(done);
+        if done.failure.is_some() {
+            let _ = worker.kill();
+            let _ = worker.wait();
+            return None;
+        }
         match line.split_once(' ') {
             Some(("begin", number)) => seed = number.parse().unwrap_or(seed),
             Some(("end", numbers)) => {
-                sums.runs += 1;
-                for (sum, number) in sums.numbers.iter_mut().zip(numbers.split(' ')) {
+                done.runs += 1;
+                for (sum, number) in done.numbers.iter_mut().zip(numbers.split(' ')) {
                     *sum += number.parse().unwrap_or(0);
                 }
             }
             Some(("count", rest)) => {
                 if let Some((count, name)) = rest.split_once(' ') {
-                    *sums.named.entry(name.to_owned()).or_default() += count.parse().unwrap_or(0);
+                    *done.named.entry(name.to_owned()).or_default() += count.parse().unwrap_or(0);
                 }
             }
             Some(("failure", what)) => failure = Some(what.replace(" | ", "\n")),
@@ -209,9 +254,7 @@ fn batch(first: u64, seeds: u64, seconds: Option<u64>, sums: &mut Sums) -> Optio
 /// The processor and the panics of this process.
 fn prepare() {
     // Where a thread runs is one of the things that an endpoint looks at.
-    let mut cpus = rustix::thread::CpuSet::new();
-    cpus.set(rustix::thread::sched_getcpu());
-    let _ = rustix::thread::sched_setaffinity(None, &cpus);
+    let _ = sched_setaffinity(None, &only(sched_getcpu()));
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let payload = panic.payload();
