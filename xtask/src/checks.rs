@@ -69,21 +69,22 @@ pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {
         summary.skip_check(&format!("Miri: {why}"));
         return Ok(());
     }
-    // The property tests read the clock and look for their regression files.
-    let flags = "-Zmiri-disable-isolation";
-    let run = |words: &[&str], flags: &str, summary: &mut Summary| {
-        Job::new("rustup", 15)
+    let job = |words: &[&str]| {
+        Job::new("rustup", 60)
             .args(["run", "nightly", "cargo", "miri", "test"])
             .args(words)
             .arg("--show-output")
-            .env("MIRIFLAGS", flags)
+            // The property tests read the clock and look for their regression files.
+            .env("MIRIFLAGS", "-Zmiri-disable-isolation")
             // A crash of the compiler is printed, and leaves no report in the checkout.
             .env("RUSTC_ICE", "0")
             // Those that do not say themselves how many they want.
             .env("PROPTEST_CASES", "4")
-            .run_tests(summary)
     };
-    run(
+    let owners = [&["-p", "limic", "--lib", "--"], &OWNERS[..]].concat();
+    // Miri runs all threads of a program in one.
+    let jobs: [&[&str]; 4] = [
+        &["-p", "limic-shm", "--lib", "--", "ring::", "bytes::"],
         &[
             "-p",
             "limic-matching",
@@ -93,15 +94,7 @@ pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {
             "limic-records",
             "--",
         ],
-        flags,
-        summary,
-    )?;
-    run(
-        &["-p", "limic-shm", "--lib", "--", "ring::", "bytes::"],
-        flags,
-        summary,
-    )?;
-    run(
+        &owners,
         &[
             "-p",
             "limic-pools",
@@ -111,14 +104,8 @@ pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {
             "thread_rc::",
             "staging::",
         ],
-        flags,
-        summary,
-    )?;
-    run(
-        &[&["-p", "limic", "--lib", "--"], &OWNERS[..]].concat(),
-        flags,
-        summary,
-    )
+    ];
+    Job::run_tests_at_once(jobs.map(job), summary)
 }
 
 /// Every interleaving of the rings, the release flags and the wake-up, as far as loom bounds them.

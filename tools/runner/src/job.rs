@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Sender};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -172,9 +173,34 @@ impl Job {
     pub fn run_tests(mut self, summary: &mut Summary) -> Result<(), Failure> {
         // Printing takes the colours out where they are not wanted.
         self.command.env("CARGO_TERM_COLOR", "always");
-        self.run_lines(|line| {
-            anstream::println!("{line}");
-            summary.read(&anstream::adapter::strip_str(line).to_string());
+        self.run_lines(|line| show(line, summary))
+    }
+
+    /// Runs the tests of several jobs at once. The output of each is shown when it has ended.
+    ///
+    /// # Errors
+    /// As [`Self::run`], of the first of those that failed.
+    pub fn run_tests_at_once(
+        jobs: impl IntoIterator<Item = Self>,
+        summary: &mut Summary,
+    ) -> Result<(), Failure> {
+        let summary = Mutex::new(summary);
+        let run = |job: Self| {
+            let mut lines = Vec::new();
+            let job = job.env("CARGO_TERM_COLOR", "always");
+            let ended = job.run_lines(|line| lines.push(line.to_owned()));
+            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.iter().for_each(|line| show(line, &mut summary));
+            ended
+        };
+        thread::scope(|scope| {
+            let jobs = jobs.into_iter();
+            let running: Vec<_> = jobs.map(|job| scope.spawn(move || run(job))).collect();
+            let ended = running.into_iter().map(|one| match one.join() {
+                Ok(ended) => ended,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            ended.fold(Ok(()), Result::and)
         })
     }
 
@@ -215,6 +241,12 @@ impl Job {
     }
 }
 
+/// Shows a line of a test program, and counts what it says.
+fn show(line: &str, summary: &mut Summary) {
+    anstream::println!("{line}");
+    summary.read(&anstream::adapter::strip_str(line).to_string());
+}
+
 /// Sends the lines of a stream, which need not be UTF-8.
 fn forward(stream: impl Read + Send + 'static, lines: Sender<String>) {
     thread::spawn(move || {
@@ -245,5 +277,15 @@ mod tests {
         let job = Job::new("sh", 1).args(["-c", line]);
         job.run_tests(&mut summary).expect("a shell");
         assert_eq!(summary.sums(0), "3 passed, 0 failed, 0 skipped");
+    }
+
+    #[test]
+    fn jobs_at_once_are_all_counted_and_one_that_fails_is_told() {
+        let mut summary = Summary::default();
+        let line = "echo 'test result: ok. 3 passed; 0 failed; 0 ignored; '; exit ";
+        let job = |status: &str| Job::new("sh", 1).args(["-c", &[line, status].concat()]);
+        let ended = Job::run_tests_at_once([job("0"), job("7"), job("0")], &mut summary);
+        assert!(ended.is_err_and(|why| why.to_string().contains("exit 7")));
+        assert_eq!(summary.sums(0), "9 passed, 0 failed, 0 skipped");
     }
 }
