@@ -71,8 +71,11 @@ fn words(consumer: &LineConsumer<Mapped>) -> Vec<u64> {
 #[test]
 fn ring_line_is_the_same_whether_records_take_one_step_or_two() {
     let (mut at_once, mut full) = (0, 0);
-    // Miri takes its time over each word of a ring.
-    let sizes: &[u32] = if cfg!(miri) { &[4, 16] } else { &[4, 16, 64] };
+    // Miri takes its time over each word of a ring, and looks at all of them seldom.
+    let (sizes, seldom): (&[u32], _) = match cfg!(miri) {
+        true => (&[4, 16], 9),
+        false => (&[4, 16, 64], 1),
+    };
     for &lines in sizes {
         let ((mut one, mut taking_one), (mut two, mut taking_two)) = (ring(lines), ring(lines));
         for round in 0..if cfg!(miri) { 100 } else { 3000_u64 } {
@@ -87,7 +90,9 @@ fn ring_line_is_the_same_whether_records_take_one_step_or_two() {
             assert_eq!(sent, in_two(&mut two, tag, &bytes), "round {round}");
             at_once += u64::from(soon);
             full += u64::from(!sent);
-            assert_eq!(words(&taking_one), words(&taking_two), "round {round}");
+            if round % seldom == 0 {
+                assert_eq!(words(&taking_one), words(&taking_two), "round {round}");
+            }
             // Sometimes far behind, sometimes close.
             if sent && round % 50 < 25 {
                 continue;
