@@ -122,35 +122,6 @@ impl Fabric {
         }))
     }
 
-    /// The rails that work, beginning with that whose turn it is.
-    fn rails_from(&self, turn: usize) -> impl Iterator<Item = usize> {
-        let count = self.rails.len();
-        let rails = (0..count).map(move |step| (turn + step) % count);
-        rails.filter(|rail| !self.rails[*rail].is_broken)
-    }
-
-    /// A queue pair of this rail for a connection, which leads to that rail of the peer's.
-    pub(super) fn new_stream(
-        &mut self,
-        number: u32,
-        rail: usize,
-        rail_there: usize,
-    ) -> Result<Stream, VerbsError> {
-        let pairs = self.by_pair.len() + 1;
-        self.rails[rail].make_room(pairs, &self.settings)?;
-        let pair = self.rails[rail].queue_pair(&self.settings)?;
-        self.by_pair.insert((rail, pair.number()), number);
-        Ok(Stream {
-            pair,
-            rail,
-            rail_there,
-            free: self.settings.send_entries,
-            unsignalled: 0,
-            posted: VecDeque::new(),
-            next: 0,
-        })
-    }
-
     fn next_attempt(&mut self) -> u32 {
         // 0 says that none was heard.
         self.attempts = self.attempts.wrapping_add(1).max(1);

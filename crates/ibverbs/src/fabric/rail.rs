@@ -1,13 +1,13 @@
 //! A rail: one port of one device, with the queues that all connections through it share.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::FabricSettings;
-use super::RailAddress;
+use super::connection::Stream;
 use super::greeter::{DATAGRAMS, Greeter};
 use super::receives::Receives;
+use super::{Fabric, FabricSettings, RailAddress};
 use crate::VerbsError;
 use crate::objects::{
     CompletionQueue, Context, Device, DeviceEvent, Notifier, Port, ProtectionDomain, QueuePair,
@@ -182,6 +182,37 @@ impl Rail {
                 error => return error,
             }
         }
+    }
+}
+
+impl Fabric {
+    /// The rails that work, beginning with that whose turn it is.
+    pub(super) fn rails_from(&self, turn: usize) -> impl Iterator<Item = usize> {
+        let count = self.rails.len();
+        let rails = (0..count).map(move |step| (turn + step) % count);
+        rails.filter(|rail| !self.rails[*rail].is_broken)
+    }
+
+    /// A queue pair of this rail for a connection, which leads to that rail of the peer's.
+    pub(super) fn new_stream(
+        &mut self,
+        number: u32,
+        rail: usize,
+        rail_there: usize,
+    ) -> Result<Stream, VerbsError> {
+        let pairs = self.by_pair.len() + 1;
+        self.rails[rail].make_room(pairs, &self.settings)?;
+        let pair = self.rails[rail].queue_pair(&self.settings)?;
+        self.by_pair.insert((rail, pair.number()), number);
+        Ok(Stream {
+            pair,
+            rail,
+            rail_there,
+            free: self.settings.send_entries,
+            unsignalled: 0,
+            posted: VecDeque::new(),
+            next: 0,
+        })
     }
 }
 

@@ -4,7 +4,8 @@ use std::ffi::{c_char, c_int, c_void};
 
 use rdma_sys::*;
 
-use super::net::{gid_of, net};
+use super::net::net;
+use super::parts::Nature;
 use super::{gone, made, on};
 
 pub(crate) unsafe fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
@@ -192,4 +193,16 @@ pub(crate) unsafe fn ibv_ack_cq_events(_: *mut ibv_cq, _: u32) {}
 
 pub(crate) unsafe fn ibv_req_notify_cq(_: *mut ibv_cq, _: i32) -> c_int {
     0
+}
+
+/// The address of a port: on Ethernet it has two.
+pub(super) fn gid_of(nature: &Nature, device: usize, index: u32) -> [u8; 16] {
+    let mut gid = [0; 16];
+    gid[15] = device as u8 + 1;
+    match (nature.infiniband, index) {
+        (true, _) => gid[..2].copy_from_slice(&[0xfe, 0x80]),
+        (false, 0) => gid[10..12].fill(0xff),
+        (false, _) => gid[0] = 0x20,
+    }
+    gid
 }

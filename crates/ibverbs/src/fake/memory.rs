@@ -1,4 +1,4 @@
-//! Memory on the adapter.
+//! Memory on the adapter, and bytes that it takes and places.
 
 use std::ffi::{c_int, c_void};
 
@@ -70,4 +70,17 @@ pub(crate) unsafe fn ibv_memcpy_from_dm(
     };
     net(|net| into.copy_from_slice(&net.memories[&(memory as usize)][words]));
     0
+}
+
+pub(super) fn place(at: u64, bytes: &[u8]) {
+    // SAFETY: who posted the request or registered the memory promised that it stays; tests do
+    // nothing beside it.
+    unsafe { std::ptr::copy(bytes.as_ptr(), at as *mut u8, bytes.len()) };
+}
+
+pub(super) fn taken_from(at: u64, len: u32) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    // SAFETY: as in `place`.
+    unsafe { std::ptr::copy(at as *const u8, bytes.as_mut_ptr(), bytes.len()) };
+    bytes
 }

@@ -381,7 +381,7 @@ pub(crate) unsafe fn ibv_post_send(
         pair.requests.push_back(Request {
             id: work.wr_id,
             asked: work.opcode,
-            taken: inline.then(|| net::taken_from(slice.addr, slice.length)),
+            taken: inline.then(|| memory::taken_from(slice.addr, slice.length)),
             at: slice.addr,
             len: slice.length,
             // SAFETY: plain numbers, which mean nothing for a send.

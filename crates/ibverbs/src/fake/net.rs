@@ -7,23 +7,12 @@ use rdma_sys::{ibv_ah_attr, ibv_device, ibv_event_type, ibv_qp_state};
 use rdma_sys::{ibv_wc_opcode as opcode, ibv_wc_status as status, ibv_wr_opcode as asked};
 
 use super::completions::wc;
-use super::parts::{Completions, Nature, Pair, Receive, Region, Request, Told};
+use super::devices::gid_of;
+use super::memory::{place, taken_from};
+use super::parts::{Completions, Datagram, Nature, Pair, Receive, Region, Request, Told};
 
 /// Bytes that stand before a datagram in its receive.
 const GRH: usize = 40;
-
-/// A datagram on its way.
-pub(crate) struct Datagram {
-    to: (usize, u32),
-    bytes: Vec<u8>,
-}
-
-impl Datagram {
-    /// The adapter that it goes to.
-    pub(crate) fn device(&self) -> usize {
-        self.to.0
-    }
-}
 
 #[derive(Default)]
 pub(crate) struct Net {
@@ -393,29 +382,4 @@ impl Net {
         };
         (16..).find(|number| !used(number)).expect("there is one")
     }
-}
-
-/// The address of a port: on Ethernet it has two.
-pub(super) fn gid_of(nature: &Nature, device: usize, index: u32) -> [u8; 16] {
-    let mut gid = [0; 16];
-    gid[15] = device as u8 + 1;
-    match (nature.infiniband, index) {
-        (true, _) => gid[..2].copy_from_slice(&[0xfe, 0x80]),
-        (false, 0) => gid[10..12].fill(0xff),
-        (false, _) => gid[0] = 0x20,
-    }
-    gid
-}
-
-fn place(at: u64, bytes: &[u8]) {
-    // SAFETY: who posted the request or registered the memory promised that it stays; tests do
-    // nothing beside it.
-    unsafe { std::ptr::copy(bytes.as_ptr(), at as *mut u8, bytes.len()) };
-}
-
-pub(super) fn taken_from(at: u64, len: u32) -> Vec<u8> {
-    let mut bytes = vec![0; len as usize];
-    // SAFETY: as in `place`.
-    unsafe { std::ptr::copy(at as *const u8, bytes.as_mut_ptr(), bytes.len()) };
-    bytes
 }

@@ -133,3 +133,16 @@ pub(super) struct Region {
     pub(super) len: u64,
     pub(super) access: i32,
 }
+
+/// A datagram on its way.
+pub(crate) struct Datagram {
+    pub(super) to: (usize, u32),
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Datagram {
+    /// The adapter that it goes to.
+    pub(crate) fn device(&self) -> usize {
+        self.to.0
+    }
+}
