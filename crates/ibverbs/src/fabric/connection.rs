@@ -52,6 +52,8 @@ pub(super) struct Mend {
     pub(super) place: usize,
     pub(super) rail: usize,
     pub(super) rail_there: usize,
+    /// The peer is told at each of its rails in turn, since the stream goes by another rail now.
+    pub(super) in_turn: bool,
     /// What there is of it.
     pub(super) stream: Option<Stream>,
     pub(super) since: Instant,

@@ -7,7 +7,7 @@ use super::ConnectionFailure;
 use super::clock::FIRST_PAUSE;
 use super::connection::{Connection, Known, Stage, Stream};
 use super::greeting::{Greeting, HELLO};
-use super::{ConnectionId, Event, Fabric, FabricAddress, RailAddress};
+use super::{ConnectionId, Event, Fabric, FabricAddress, RailAddress, rail};
 use crate::VerbsError;
 use crate::objects::{Completion, QueuePairState};
 use crate::packet::Sequence;
@@ -116,10 +116,7 @@ impl Fabric {
                 Err(error) => refused = Some(error),
             }
         }
-        Err(refused.unwrap_or_else(|| VerbsError::NoPort {
-            device: self.devices().collect::<Vec<_>>().join(" or "),
-            why: "it has failed".to_owned(),
-        }))
+        Err(refused.unwrap_or_else(|| rail::none_works(&self.rails)))
     }
 
     fn next_attempt(&mut self) -> u32 {
@@ -297,7 +294,7 @@ impl Fabric {
                 return self.refuse(greeting, rail, &error.to_string());
             }
         };
-        match self.hear(number, greeting) {
+        match self.hear(number, greeting, rail) {
             Ok(true) => {}
             Ok(false) => self.greet(number, rail, greeting.sender()),
             Err(why) => {
@@ -310,7 +307,7 @@ impl Fabric {
     /// Takes in what a greeting says: connects the queue pairs at the first one, and is ready when
     /// the peer has heard this side. True if the peer knows all of this side, so that no answer is
     /// needed.
-    fn hear(&mut self, number: u32, greeting: &Greeting) -> Result<bool, String> {
+    fn hear(&mut self, number: u32, greeting: &Greeting, rail: usize) -> Result<bool, String> {
         let Some(connection) = self.connections.get_mut(&number) else {
             return Ok(true);
         };
@@ -349,7 +346,8 @@ impl Fabric {
         if was_heard {
             self.becomes_ready(number);
         }
-        Ok(greeting.ready & self.hear_streams(number, &greeting.streams))
+        let way = (rail, greeting.via.into());
+        Ok(greeting.ready & self.hear_streams(number, &greeting.streams, way))
     }
 
     /// The peer knows this side, by its greeting or by a packet. True if that is news.

@@ -18,6 +18,8 @@ const IN_VAIN: u32 = 8;
 pub(super) enum Fault {
     /// The peer is not reached by it.
     Way(String),
+    /// The adapter of this side has failed, and says nothing of the peer.
+    Adapter(String),
     /// By a request, here or at the peer, which is there.
     Request(String),
     /// The peer makes it anew.
@@ -27,7 +29,7 @@ pub(super) enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Way(why) | Self::Request(why) => f.write_str(why),
+            Self::Way(why) | Self::Adapter(why) | Self::Request(why) => f.write_str(why),
             Self::Peer => f.write_str("the peer makes it anew"),
         }
     }
@@ -42,7 +44,7 @@ impl Connection {
                 self.in_vain += 1;
                 self.in_vain <= IN_VAIN
             }
-            Fault::Peer => true,
+            Fault::Adapter(_) | Fault::Peer => true,
         }
     }
 }
@@ -71,7 +73,7 @@ impl Fabric {
             return self.greet_anew(number);
         }
         let left = connection.live_streams();
-        let can_be_mended = !self.rails[rail].is_broken || !connection.mends.is_empty();
+        let can_be_mended = self.rails.iter().any(|rail| !rail.is_broken);
         let is_kept = left > 0 || can_be_mended && connection.outlasts(&fault);
         if !is_kept {
             self.put_back(posted);
@@ -137,35 +139,37 @@ impl Fabric {
         }
     }
 
-    /// A device failed: all streams through it do, and none is made anew there.
+    /// A device failed: all streams through it do. They are made anew by the other one, if that
+    /// works.
     pub(super) fn rail_failed(&mut self, rail: usize, why: &str) {
         let name = self.rails[rail].domain.context().name();
         let why = format!("{name} of this side has failed: {why}");
         tracing::error!("{why}");
-        let (mut there, mut unmended, mut over) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut there, mut unmended) = (Vec::new(), Vec::new());
         for (number, connection) in &mut self.connections {
             let mends = core::mem::take(&mut connection.mends).into_iter();
             let (gone, left): (Vec<Mend>, _) = mends.partition(|mend| mend.rail == rail);
             connection.mends = left;
-            if connection.is_cut_off() {
-                over.push(*number);
-            }
-            unmended.extend(gone.into_iter().filter_map(|mend| mend.stream));
-            for (place, stream) in connection.streams.iter().enumerate() {
-                if stream.as_ref().is_some_and(|stream| stream.rail == rail) {
-                    there.push((*number, place));
-                }
-            }
+            unmended.extend(gone.into_iter().map(|mend| (*number, mend)));
+            let streams = connection.streams.iter().enumerate();
+            let on_it = streams.filter(|(_, it)| it.as_ref().is_some_and(|it| it.rail == rail));
+            let places: Vec<usize> = on_it.map(|(place, _)| place).collect();
+            there.extend(places.iter().map(|place| (*number, *place)));
         }
         self.rails[rail].is_broken = true;
         self.rails[rail].notifier.silence();
-        for stream in unmended {
-            self.take_down(stream);
+        for (number, mend) in unmended {
+            if let Some(stream) = mend.stream {
+                self.take_down(stream);
+            }
+            self.begin_mend(number, mend.place, rail, mend.rail_there);
         }
         for (number, place) in there {
-            self.stream_failed(number, place, Fault::Way(why.clone()));
+            self.stream_failed(number, place, Fault::Adapter(why.clone()));
         }
-        for number in over {
+        let connections = self.connections.iter();
+        let over = connections.filter(|(_, connection)| connection.is_cut_off());
+        for number in over.map(|(number, _)| *number).collect::<Vec<_>>() {
             self.end(number, ConnectionFailure::Lost(why.clone()));
         }
     }

@@ -1,4 +1,5 @@
-//! A stream that broke is made anew.
+//! A stream that broke is made anew, by the same adapter. If that has failed, by the other one: the
+//! peer is told at each of its adapters in turn, and follows to the one where that arrives.
 //!
 //! The peer may not know that it broke, and it may be the only one, so both ends agree by greetings
 //! of a connection that is ready. These go over the stream's own rail: as long as nothing gets
@@ -40,18 +41,22 @@ const REST: u32 = 20;
 impl Fabric {
     /// The stream of a place is gone, and its next round begins.
     pub(super) fn begin_mend(&mut self, number: u32, place: usize, rail: usize, there: usize) {
+        let Some(next) = self.rails_from(rail).next() else {
+            return;
+        };
+        // The peer's adapter of the same place is likely to be on the same network.
+        let in_turn = next != rail;
+        let (rail, rail_there) = if in_turn { (next, next) } else { (rail, there) };
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
-        if self.rails[rail].is_broken {
-            return;
-        }
         let now = Instant::now();
         connection.rounds[place] = connection.rounds[place].wrapping_add(1);
         connection.mends.push(Mend {
             place,
             rail,
-            rail_there: there,
+            rail_there,
+            in_turn,
             stream: None,
             since: now,
             next: now,
@@ -92,8 +97,9 @@ impl Fabric {
             LONGEST_PAUSE_BESIDE
         };
         mend.next = Instant::now() + pause(mend.tries, longest);
+        let turn = if mend.in_turn { mend.tries } else { 0 };
         mend.tries = mend.tries.saturating_add(1);
-        let (rail, there) = (mend.rail, mend.rail_there);
+        let (rail, there) = (mend.rail, mend.rail_there + turn as usize);
         if let Err(error) = self.equip(number, place) {
             return tracing::debug!("stream {place} is not made anew yet: {error}");
         }
@@ -163,9 +169,14 @@ impl Fabric {
         }
     }
 
-    /// Takes in what a peer that is ready says of its streams. True if it knows all of this end's,
-    /// so that no answer is needed.
-    pub(super) fn hear_streams(&mut self, number: u32, offers: &[Offer]) -> bool {
+    /// Takes in what a peer that is ready says of its streams, by a greeting between these rails of
+    /// this end and of the peer. True if it knows all of this end's, so that no answer is needed.
+    pub(super) fn hear_streams(
+        &mut self,
+        number: u32,
+        offers: &[Offer],
+        way: (usize, usize),
+    ) -> bool {
         let mut knows_all = true;
         for offer in offers {
             let connection = self.connections.get(&number).filter(|it| it.is_ready());
@@ -178,7 +189,10 @@ impl Fabric {
             }
             if is_after(round, offer.round) {
                 knows_all = false;
-            } else if let Err(error) = self.join(number, place, offer) {
+                continue;
+            }
+            self.change_way(number, place, offer, way);
+            if let Err(error) = self.join(number, place, offer) {
                 // The clock begins anew: at once it would be as often as the peer says it.
                 tracing::debug!("stream {place} is not connected yet: {error}");
             } else {
@@ -203,6 +217,30 @@ impl Fabric {
         }
     }
 
+    /// The peer has made a queue pair by another of its adapters, where a greeting came from: this
+    /// end uses the one that it came to.
+    fn change_way(
+        &mut self,
+        number: u32,
+        place: usize,
+        offer: &Offer,
+        (here, there): (usize, usize),
+    ) {
+        let works = !self.rails[here].is_broken;
+        let Some(mend) = self.mend_of(number, place) else {
+            return;
+        };
+        let is_free = |stream: &Stream| stream.pair.state() == QueuePairState::Initialised;
+        let has_moved = usize::from(offer.rail) == there && mend.rail_there != there;
+        if !works || !has_moved || mend.rail == here || !mend.stream.as_ref().is_none_or(is_free) {
+            return;
+        }
+        mend.rail = here;
+        if mend.stream.is_some() {
+            self.replace(number, place);
+        }
+    }
+
     /// Connects a place to the peer's queue pair of the same round, and uses it as soon as both
     /// ends are connected.
     fn join(&mut self, number: u32, place: usize, offer: &Offer) -> Result<(), VerbsError> {
@@ -223,7 +261,7 @@ impl Fabric {
         if stream.pair.state() == QueuePairState::Initialised {
             stream.rail_there = offer.rail.into();
             let connected = stream.pair.connect(&offer.pair);
-            mend.rail_there = offer.rail.into();
+            (mend.rail_there, mend.in_turn) = (offer.rail.into(), false);
             if let Err(error) = connected {
                 self.replace(number, place);
                 return Err(error);
@@ -249,8 +287,12 @@ impl Fabric {
 
     /// How long peers may be without any stream, and what is said of one that was for longer.
     pub(super) fn never_mended(&self) -> ConnectionFailure {
+        let broken = self.rails.iter().filter(|rail| rail.is_broken);
+        let broken = broken.map(|rail| rail.domain.context().name());
+        let failed = broken.map(|name| format!("{name} of this side has failed; "));
         ConnectionFailure::Lost(format!(
-            "no stream to it was made anew in {} ms, which LIMIC_VERBS_GREETING_MS allows",
+            "{}no stream to it was made anew in {} ms, which LIMIC_VERBS_GREETING_MS allows",
+            failed.collect::<String>(),
             self.settings.greeting.as_millis()
         ))
     }

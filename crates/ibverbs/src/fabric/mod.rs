@@ -224,7 +224,7 @@ impl Fabric {
         self.counts
     }
 
-    /// Registers memory for transfers on every rail.
+    /// Registers memory for transfers on every rail that works.
     ///
     /// # Errors
     /// [`VerbsError::Call`]: over RLIMIT_MEMLOCK, not mapped with the needed permission.
@@ -237,13 +237,8 @@ impl Fabric {
         len: usize,
         access: Access,
     ) -> Result<Arc<Spread>, VerbsError> {
-        let domains: Vec<_> = self
-            .rails
-            .iter()
-            .map(|rail| Arc::clone(&rail.domain))
-            .collect();
         // SAFETY: the caller's promise.
-        unsafe { Spread::new(&domains, start, len, access) }.map(Arc::new)
+        unsafe { Spread::new(&self.rails, start, len, access) }.map(Arc::new)
     }
 
     /// As [`register`](Self::register), for memory that is likely to be used again: the
@@ -262,15 +257,13 @@ impl Fabric {
         len: usize,
         access: Access,
     ) -> Result<Arc<Spread>, VerbsError> {
-        if !self.cache.is_on() {
-            // SAFETY: the caller's promise.
-            return unsafe { self.register(start, len, access) };
+        if self.cache.is_on() {
+            if let Some(found) = self.cache.find(start as u64, len, access) {
+                self.counts.registrations_found += 1;
+                return Ok(found);
+            }
+            self.counts.registrations_made += 1;
         }
-        if let Some(found) = self.cache.find(start as u64, len, access) {
-            self.counts.registrations_found += 1;
-            return Ok(found);
-        }
-        self.counts.registrations_made += 1;
         let (keep, watched) = self.cache.watch(start as u64, len);
         let wanted = access | self.cache.access();
         // SAFETY: the caller's promise.
@@ -279,6 +272,8 @@ impl Fabric {
             Ok(made) => made,
             Err(_) => {
                 self.cache.clear();
+                // Or a device is gone of which nobody has heard yet.
+                self.hear_devices();
                 // SAFETY: as above.
                 unsafe { self.register(start, len, wanted)? }
             }

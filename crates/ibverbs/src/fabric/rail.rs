@@ -216,6 +216,15 @@ impl Fabric {
     }
 }
 
+/// Why nothing can be made where all rails have failed.
+pub(super) fn none_works(rails: &[Rail]) -> VerbsError {
+    let names = rails.iter().map(|rail| rail.domain.context().name());
+    VerbsError::NoPort {
+        device: names.collect::<Vec<_>>().join(" or "),
+        why: "it has failed".to_owned(),
+    }
+}
+
 /// Opens the rails that the settings ask for.
 pub(super) fn open_all(settings: &FabricSettings) -> Result<Vec<Rail>, VerbsError> {
     let mut present = devices()?;

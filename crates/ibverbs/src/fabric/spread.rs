@@ -1,46 +1,48 @@
-//! Memory that is registered on every rail, so that any stream may carry it.
+//! Memory that is registered on every rail that works, so that any stream may carry it.
 
-use std::sync::Arc;
-
-use super::rail::{RAILS, Rail};
+use super::rail::{self, RAILS, Rail};
 use super::ring::FRAME;
 use crate::VerbsError;
-use crate::objects::{Access, Bytes, LocalSlice, ProtectionDomain, Registration, StableBytes};
+use crate::objects::{Access, Bytes, LocalSlice, Registration, StableBytes};
 
-/// One range, registered on every rail.
+/// One range, registered on every rail that works.
 #[derive(Debug)]
 pub struct Spread {
-    registrations: Vec<Registration>,
+    /// `None` for a rail that has failed.
+    registrations: Vec<Option<Registration>>,
 }
 
 impl Spread {
     /// # Safety
     /// As [`Registration::new`].
     pub(super) unsafe fn new(
-        domains: &[Arc<ProtectionDomain>],
+        rails: &[Rail],
         start: *mut u8,
         len: usize,
         access: Access,
     ) -> Result<Self, VerbsError> {
-        let register = |domain: &Arc<ProtectionDomain>| {
+        let register = |rail: &Rail| {
             // SAFETY: the caller's promise.
-            unsafe { Registration::new(domain, start, len, access) }
+            let register = || unsafe { Registration::new(&rail.domain, start, len, access) };
+            (!rail.is_broken).then(register).transpose()
         };
-        Ok(Self {
-            registrations: domains.iter().map(register).collect::<Result<_, _>>()?,
-        })
+        let registrations = rails.iter().map(register).collect::<Result<Vec<_>, _>>()?;
+        if registrations.iter().all(Option::is_none) {
+            return Err(rail::none_works(rails));
+        }
+        Ok(Self { registrations })
     }
 
     /// First byte.
     #[must_use]
     pub fn start(&self) -> u64 {
-        self.registrations.first().map_or(0, Registration::start)
+        self.first().map_or(0, Registration::start)
     }
 
     /// Bytes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.registrations.first().map_or(0, Registration::len)
+        self.first().map_or(0, Registration::len)
     }
 
     /// Whether it has no bytes.
@@ -52,8 +54,7 @@ impl Spread {
     /// What adapters may do with it.
     #[must_use]
     pub fn access(&self) -> Access {
-        self.registrations
-            .first()
+        self.first()
             .map_or(Access::LOCAL_READ, Registration::access)
     }
 
@@ -62,13 +63,17 @@ impl Spread {
     pub fn remote_keys(&self) -> u64 {
         let mut keys = [0; RAILS];
         for (key, registration) in keys.iter_mut().zip(&self.registrations) {
-            *key = registration.remote_key();
+            *key = registration.as_ref().map_or(0, Registration::remote_key);
         }
         u64::from(keys[0]) | u64::from(keys[1]) << 32
     }
 
     pub(super) fn slice(&self, rail: usize, at: usize, len: usize) -> Option<LocalSlice> {
-        LocalSlice::of(self.registrations.get(rail)?, at, len)
+        LocalSlice::of(self.registrations.get(rail)?.as_ref()?, at, len)
+    }
+
+    fn first(&self) -> Option<&Registration> {
+        self.registrations.iter().flatten().next()
     }
 }
 
@@ -96,12 +101,11 @@ impl Packets {
     pub(super) fn new(rails: &[Rail], count: u32, packet_bytes: u32) -> Result<Self, VerbsError> {
         let packet_bytes = packet_bytes as usize;
         let memory = Bytes::zeroed((packet_bytes + 2 * MARGIN) * count as usize)?;
-        let domains: Vec<_> = rails.iter().map(|rail| Arc::clone(&rail.domain)).collect();
         // SAFETY: the memory is this value's own, and stays until the registrations are gone;
         // adapters only read it.
         let spread = unsafe {
             Spread::new(
-                &domains,
+                rails,
                 memory.start().as_ptr(),
                 memory.len(),
                 Access::LOCAL_READ,

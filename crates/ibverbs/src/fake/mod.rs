@@ -31,6 +31,7 @@ pub(crate) use rdma_sys::*;
 pub(crate) fn adapters(natures: &[Nature]) {
     net(|net| {
         (net.gone, net.frozen, net.spoilt) = (None, None, None);
+        net.apart = false;
         net.events.clear();
         net.natures = natures.to_vec();
         net.devices = (0..)
@@ -203,6 +204,9 @@ pub(crate) unsafe fn ibv_reg_mr(
     len: usize,
     access: c_int,
 ) -> *mut ibv_mr {
+    if net(|net| net.gone == Some(net.owners[&(domain as usize)])) {
+        return refused(libc::EIO);
+    }
     let key = net(|net| {
         net.next_key += 1;
         net.next_key

@@ -44,6 +44,8 @@ pub(crate) struct Net {
     pub(crate) frozen: Option<usize>,
     /// The adapter whose port is down: nothing gets through there.
     pub(crate) down: Option<usize>,
+    /// Adapters are on networks of their own, two on each: `fake0` and `fake1`, and so on.
+    pub(crate) apart: bool,
     /// The adapter that is there no more.
     pub(super) gone: Option<usize>,
     /// The adapter whose queues for datagrams are in their error state as soon as they are used.
@@ -188,7 +190,9 @@ impl Net {
             let bytes = self.bytes_of(&request);
             let datagram = Datagram { to, bytes };
             let ends = [to.0, device].map(Some);
-            let is_lost = ends.contains(&self.down) || ends.contains(&self.gone);
+            let is_lost = ends.contains(&self.down)
+                || ends.contains(&self.gone)
+                || !self.reaches(device, to.0);
             if is_lost {
                 self.over(at, &request, status::IBV_WC_SUCCESS);
                 return true;
@@ -207,6 +211,7 @@ impl Net {
             Some(pair.device) == there
                 && there != self.frozen
                 && ![there, Some(device)].contains(&self.down)
+                && self.reaches(device, pair.device)
                 && pair.number == told.other
                 && pair.told.other == number
                 && self.device_of(&pair.told.way) == Some(device)
@@ -268,6 +273,11 @@ impl Net {
         }
         self.over(at, &request, status::IBV_WC_SUCCESS);
         true
+    }
+
+    /// Whether there is a network between two adapters.
+    fn reaches(&self, device: usize, other: usize) -> bool {
+        !self.apart || device / 2 == other / 2
     }
 
     pub(super) fn device_of(&self, way: &ibv_ah_attr) -> Option<usize> {

@@ -52,6 +52,18 @@ impl Memory {
         }
     }
 
+    /// As the layer above registers it.
+    pub(super) fn anew(side: &mut Side, mut bytes: Vec<u8>) -> Self {
+        let access = Access::LOCAL | Access::REMOTE_READ;
+        let (start, len) = (bytes.as_mut_ptr(), bytes.len());
+        // SAFETY: as above.
+        let spread = unsafe { side.fabric.register_again(start, len, access) };
+        Self {
+            spread: spread.expect("registered"),
+            bytes,
+        }
+    }
+
     pub(super) fn remote(&self) -> RemoteRange {
         RemoteRange {
             start: self.spread.start(),
@@ -299,7 +311,7 @@ fn work_of_an_old_queue_pair_is_not_that_of_the_new_one() {
     let stream = b.fabric.connections.values().next().map(|it| it.offers());
     let mut offer = stream.expect("a connection")[0];
     (offer.round, offer.is_connected, offer.pair.number) = (1, true, 0x00ab_cdef);
-    a.fabric.hear_streams(there.0, &[offer]);
+    a.fabric.hear_streams(there.0, &[offer], (0, 0));
     assert_eq!(a.fabric.live_streams(there), 1);
     a.progress();
     // The read was begun again.

@@ -7,6 +7,7 @@ mod gone;
 mod greeter;
 mod mending;
 mod ports;
+mod rails;
 
 use core::time::Duration;
 

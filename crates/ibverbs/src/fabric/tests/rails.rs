@@ -1,0 +1,176 @@
+//! An adapter of one side dies, and its streams to peers that are connected go over the other one.
+
+use super::mending::{Memory, both_talk, read, settle_until};
+use super::{Side, on, pair, settle, two_and_one, two_streams};
+use crate::fabric::{ConnectionFailure, ConnectionId, FabricSettings};
+use crate::fake::{Nature, adapters, net};
+
+/// Two adapters at each end, and so many streams over them.
+fn twice_two(streams: u8) -> impl Fn(&str) -> FabricSettings {
+    move |device| FabricSettings {
+        streams,
+        stripe_bytes: 4096,
+        ..match device {
+            "fake0" => two_streams(&["fake0", "fake2"]),
+            _ => two_streams(&["fake1", "fake3"]),
+        }
+    }
+}
+
+/// All of it comes once and in order, both ways, and a read of new memory goes by so many streams.
+fn all_goes_on(
+    (a, there): (&mut Side, ConnectionId),
+    (b, back): (&mut Side, ConnectionId),
+    streams: usize,
+) {
+    settle_until(&mut [&mut *a, &mut *b], "all streams", |sides| {
+        let live = sides[0].fabric.live_streams(there);
+        (live, sides[1].fabric.live_streams(back)) == (streams, streams)
+    });
+    both_talk((&mut *a, there), (&mut *b, back), b"on");
+    let into = Memory::anew(a, vec![0; 40_000]);
+    let offered = Memory::anew(b, vec![9; 40_000]);
+    a.transferred.clear();
+    read(a, there, offered.remote(), &into);
+    settle(&mut [&mut *a, &mut *b]);
+    assert_eq!(a.transferred, [Ok(())]);
+    assert_eq!(into.bytes, offered.bytes);
+    assert_eq!((&a.failed[..], &b.failed[..]), (&[][..], &[][..]));
+}
+
+/// With one adapter at the other end, and with two, on one network or on two. What is under way in
+/// both directions goes on, however many streams were there.
+#[test]
+fn streams_of_an_adapter_that_is_gone_go_over_the_other() {
+    for gone in [0, 2] {
+        for impatient in [true, false] {
+            adapters(&[Nature::PLAIN; 3]);
+            with_work_under_way(pair(two_and_one), gone, impatient, 2);
+            for streams in [1, 2, 4] {
+                for apart in [false, true] {
+                    adapters(&[Nature::PLAIN; 4]);
+                    net(|net| net.apart = apart);
+                    let ends = pair(twice_two(streams));
+                    with_work_under_way(ends, gone, impatient, streams.into());
+                }
+            }
+        }
+    }
+}
+
+/// Packets and a read are under way when an adapter goes.
+fn with_work_under_way(
+    ((mut a, there), (mut b, back)): ((Side, ConnectionId), (Side, ConnectionId)),
+    gone: usize,
+    impatient: bool,
+    streams: usize,
+) {
+    let into = Memory::of(&a, vec![0; 40_000]);
+    let offered = Memory::of(&b, vec![7; 40_000]);
+    net(|net| {
+        net.impatient = impatient;
+        net.unplug(gone);
+    });
+    read(&mut a, there, offered.remote(), &into);
+    for number in 0..5 {
+        a.say(there, &[number; 600]).expect("room");
+        if !impatient {
+            b.say(back, &[number; 600]).expect("room");
+        }
+    }
+    settle_until(&mut [&mut a, &mut b], "what was begun", |sides| {
+        let came = |side: usize| sides[side].came.len();
+        sides[0].transferred == [Ok(())] && came(1) == 5 && (impatient || came(0) == 5)
+    });
+    let all: Vec<_> = (0..5).map(|number| vec![number; 600]).collect();
+    assert!(b.from(back) == all && (impatient || a.from(there) == all));
+    assert_eq!(into.bytes, offered.bytes);
+    all_goes_on((&mut a, there), (&mut b, back), streams);
+}
+
+/// The port of the other adapter is down at that time. It comes back.
+#[test]
+fn streams_wait_for_the_port_of_the_adapter_that_is_left() {
+    for streams in [1, 2] {
+        adapters(&[Nature::PLAIN; 4]);
+        let ((mut a, there), (mut b, back)) = pair(twice_two(streams));
+        net(|net| (net.down, net.impatient) = (Some(2), true));
+        let into = Memory::of(&a, vec![0; 40_000]);
+        let offered = Memory::of(&b, vec![7; 40_000]);
+        // Whatever is on the port that is down breaks.
+        read(&mut a, there, offered.remote(), &into);
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!(a.transferred, [Ok(())]);
+        assert_eq!(a.fabric.live_streams(there), 1);
+        net(|net| net.unplug(0));
+        a.say(there, b"waits").expect("room");
+        settle_until(&mut [&mut a, &mut b], "the end of all streams", |sides| {
+            sides[0].fabric.live_streams(there) == 0
+        });
+        settle(&mut [&mut a, &mut b]);
+        assert_eq!((&a.failed[..], &b.came[..]), (&[][..], &[][..]));
+        net(|net| net.down = None);
+        settle_until(&mut [&mut a, &mut b], "the message", |sides| {
+            sides[1].from(back) == [b"waits"]
+        });
+        all_goes_on((&mut a, there), (&mut b, back), streams.into());
+    }
+}
+
+/// One adapter dies at each end, and those that are left were no pair before.
+#[test]
+fn adapters_that_are_left_become_a_pair() {
+    adapters(&[Nature::PLAIN; 4]);
+    let ((mut a, there), (mut b, back)) = pair(twice_two(2));
+    net(|net| {
+        net.unplug(0);
+        net.break_queues(3);
+    });
+    a.say(there, b"from here").expect("room");
+    b.say(back, b"from there").expect("room");
+    settle_until(&mut [&mut a, &mut b], "the messages", |sides| {
+        sides[0].came.len() == 1 && sides[1].came.len() == 1
+    });
+    all_goes_on((&mut a, there), (&mut b, back), 2);
+}
+
+/// No adapter is left: the error names the one that went last.
+#[test]
+fn the_last_adapter_that_goes_is_named() {
+    adapters(&[Nature::PLAIN; 4]);
+    let ((mut a, there), (_b, _)) = pair(twice_two(2));
+    a.fabric.rail_failed(0, "it was unplugged");
+    assert_eq!(a.failed, []);
+    a.fabric.rail_failed(1, "it was unplugged");
+    a.progress();
+    let why = "fake2 of this side has failed: it was unplugged";
+    let lost = ConnectionFailure::Lost(why.to_owned());
+    assert_eq!(a.failed, [(there, lost)]);
+}
+
+/// The peer makes no call any more: the time that it has for that is counted.
+#[test]
+fn streams_that_find_no_way_end_with_the_adapter_named() {
+    adapters(&[Nature::PLAIN; 3]);
+    let ((mut a, there), (b, _)) = pair(|device| FabricSettings {
+        greeting: core::time::Duration::from_millis(200),
+        devices: match device {
+            "fake0" => vec!["fake0".to_owned(), "fake2".to_owned()],
+            device => vec![device.to_owned()],
+        },
+        ..on("")
+    });
+    drop(b);
+    net(|net| net.unplug(0));
+    settle_until(&mut [&mut a], "the end", |sides| {
+        !sides[0].failed.is_empty()
+    });
+    let [(connection, ConnectionFailure::Lost(why))] = &a.failed[..] else {
+        panic!("{:?}", a.failed);
+    };
+    assert_eq!(*connection, there);
+    assert!(
+        why.contains("fake0") && why.contains("LIMIC_VERBS_GREETING_MS"),
+        "{why}"
+    );
+}
