@@ -20,7 +20,7 @@ impl Fabric {
     /// peers.
     pub(super) fn look_at_the_clock(&mut self) {
         let now = Instant::now();
-        self.looked_at = now;
+        let before = core::mem::replace(&mut self.looked_at, now);
         for Rail { greeter, port, .. } in &mut self.rails {
             greeter.begin_anew(port, now);
         }
@@ -68,6 +68,7 @@ impl Fabric {
                     }
                     self.mend_what_is_due(number);
                     self.go_on(number);
+                    self.end_doubt(number, before);
                 }
             }
         }
@@ -75,7 +76,7 @@ impl Fabric {
 
     /// Hears everybody who has answered: it may be long since this side has listened. What comes
     /// meanwhile can wait.
-    fn hear_all(&mut self) {
+    pub(super) fn hear_all(&mut self) {
         let most = self.rails.iter().map(|rail| rail.completions).max();
         for _ in 0..most.unwrap_or(0).div_ceil(BATCH as u32) {
             if !self.take_completions() {
@@ -105,7 +106,8 @@ pub(super) fn longest_sleep(fabric: &Fabric) -> Option<Duration> {
         Stage::Ready => {
             let mends = connection.mends.iter();
             let mends = mends.map(|mend| until(fabric.due_at(mend)));
-            mends.min().map_or(keep_alive, |mend| mend.min(keep_alive))
+            let doubt = connection.doubt.as_ref().map(|_| LONGEST_PAUSE);
+            mends.chain(doubt).fold(keep_alive, Duration::min)
         }
     };
     let pauses = fabric.connections.values().map(|it| pause(it));

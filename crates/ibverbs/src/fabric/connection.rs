@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::FabricAddress;
+use super::doubt::Doubt;
 use super::greeting::Offer;
 use super::ring::{Pause, RingIn, RingOut};
 use super::spread::Spread;
@@ -125,6 +126,8 @@ pub(super) struct Connection {
     /// Those that are made anew, and how often the stream of each place was.
     pub(super) mends: Vec<Mend>,
     pub(super) rounds: Vec<u32>,
+    /// An adapter of this side has failed, perhaps with packets that the peer sends no more.
+    pub(super) doubt: Option<Doubt>,
     /// Times that the last stream has failed since a request succeeded.
     pub(super) in_vain: u32,
     /// Bytes of the largest packet that both take.

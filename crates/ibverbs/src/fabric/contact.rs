@@ -67,6 +67,7 @@ impl Fabric {
             hello: Vec::new(),
             mends: Vec::new(),
             rounds: vec![0; streams.len()],
+            doubt: None,
             in_vain: 0,
             streams,
             packet_bytes: self.settings.packet_bytes,
@@ -204,7 +205,10 @@ impl Fabric {
             heard: connection.heard,
             packet_bytes: self.settings.packet_bytes,
             streams,
-            hello: self.hello.clone(),
+            hello: match connection.stage {
+                Stage::Greeting { .. } => self.hello.clone(),
+                Stage::Ready => self.sent_on(number).to_bytes(),
+            },
         };
         let sent = self.rails[rail].greet(to, &greeting.to_bytes());
         let connection = self.connections.get_mut(&number);
@@ -347,7 +351,11 @@ impl Fabric {
             self.becomes_ready(number);
         }
         let way = (rail, greeting.via.into());
-        Ok(greeting.ready & self.hear_streams(number, &greeting.streams, way))
+        let knows_all = self.hear_streams(number, &greeting.streams, way);
+        if greeting.ready {
+            self.hear_sent(number, greeting);
+        }
+        Ok(greeting.ready & knows_all)
     }
 
     /// The peer knows this side, by its greeting or by a packet. True if that is news.

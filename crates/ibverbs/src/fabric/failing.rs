@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use super::ConnectionFailure;
 use super::connection::{Connection, Mend, Posted};
+use super::doubt::Doubt;
 use super::sending::work_id;
 use super::{Event, Fabric};
 use crate::objects::{SendKind, SendWork};
@@ -155,6 +156,9 @@ impl Fabric {
             let on_it = streams.filter(|(_, it)| it.as_ref().is_some_and(|it| it.rail == rail));
             let places: Vec<usize> = on_it.map(|(place, _)| place).collect();
             there.extend(places.iter().map(|place| (*number, *place)));
+            if !places.is_empty() && connection.is_ready() {
+                connection.doubt = Some(Doubt::new(rail, places));
+            }
         }
         self.rails[rail].is_broken = true;
         self.rails[rail].notifier.silence();

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! With two rails the first greetings go over each in turn, and an answer goes the way that the
-//! greeting came. Streams of a connection that is ready are made anew by greetings too (`mending`).
+//! greeting came. Streams of a connection that is ready are made anew by greetings too (`mending`),
+//! which say in the place of the hello what was sent (`doubt`).
 //!
 //! It makes no difference who begins, or whether both do at once. A datagram may get lost: who has
 //! not been heard repeats its greeting, less and less often, until the time for it is over. Every
@@ -29,7 +30,7 @@ pub(super) const STREAMS: usize = 8;
 pub const HELLO: usize = 128;
 
 const MAGIC: [u8; 4] = *b"lmgr";
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 const FIXED: usize = 52;
 const STREAM: usize = 13;
 
@@ -83,7 +84,7 @@ pub(super) struct Greeting {
     pub(super) packet_bytes: u32,
     /// Its streams of this connection; none in a refusal.
     pub(super) streams: Vec<Offer>,
-    /// For the layer above; of a refusal, why.
+    /// For the layer above; of a refusal, why; of one who is ready, what it has sent (`doubt`).
     pub(super) hello: Vec<u8>,
 }
 

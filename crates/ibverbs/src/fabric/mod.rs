@@ -10,6 +10,7 @@
 //! - `transfer`: RDMA reads, cut into parts and dealt out to the streams;
 //! - `failing`: a stream breaks, and the others take over what it had; or the peer is lost;
 //! - `mending`: a stream that broke is made anew;
+//! - `doubt`: whether an adapter that has failed has lost packets;
 //! - `draining`: what a queue pair has received is kept when it ends.
 //!
 //! There are no timers, and no threads move anything: everything moves in [`Fabric::poll`]. One
@@ -20,6 +21,7 @@ mod cache;
 mod clock;
 mod connection;
 mod contact;
+mod doubt;
 mod draining;
 mod failing;
 mod greeter;

@@ -129,6 +129,13 @@ impl Packets {
         self.free.len() < self.count.div_ceil(2)
     }
 
+    /// The number of the packet in a buffer that was posted.
+    pub(super) fn sequence(&self, buffer: u32) -> u32 {
+        let mut bytes = [0; 4];
+        self.memory.read(self.start_of(buffer), &mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+
     pub(super) fn put_back(&mut self, buffer: u32) {
         self.free.push(buffer);
     }

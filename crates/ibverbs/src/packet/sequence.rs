@@ -54,6 +54,12 @@ impl Sequence {
         })
     }
 
+    /// The packet whose turn is next.
+    #[must_use]
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
     /// Keeps a packet whose turn comes later.
     pub fn keep(&mut self, sequence: u32, packet: Vec<u8>) {
         self.early.insert(sequence, packet);

@@ -1,5 +1,8 @@
 //! An adapter of one side dies, and its streams to peers that are connected go over the other one.
 
+use core::time::Duration;
+
+use super::contact::wait_for_tick;
 use super::mending::{Memory, both_talk, read, settle_until};
 use super::{Side, on, pair, settle, two_and_one, two_streams};
 use crate::fabric::{ConnectionFailure, ConnectionId, FabricSettings};
@@ -134,6 +137,89 @@ fn adapters_that_are_left_become_a_pair() {
     all_goes_on((&mut a, there), (&mut b, back), 2);
 }
 
+/// The completions of packets went with their queue. The peer sends those again that it still has;
+/// of others it knows that they were received.
+#[test]
+fn packets_that_an_adapter_has_lost_end_the_connection_unless_the_peer_has_them() {
+    for (count, acknowledged) in [(3, false), (7, true), (8, true)] {
+        for later in [false, true] {
+            adapters(&[Nature::PLAIN; 4]);
+            let ((mut a, there), (mut b, back)) = pair(twice_two(2));
+            for number in 0..count {
+                b.say(back, &[number]).expect("room");
+            }
+            b.progress();
+            net(|net| net.break_queues(0));
+            if later {
+                a.progress();
+                b.progress();
+                b.say(back, &[count]).expect("room");
+            }
+            if !acknowledged {
+                let all: Vec<_> = (0..count + u8::from(later)).map(|it| [it]).collect();
+                settle_until(&mut [&mut a, &mut b], "the messages", |sides| {
+                    sides[0].from(there) == all
+                });
+                for _ in 0..3 {
+                    wait_for_tick();
+                    settle(&mut [&mut a, &mut b]);
+                }
+                all_goes_on((&mut a, there), (&mut b, back), 2);
+                continue;
+            }
+            settle_until(&mut [&mut a, &mut b], "the end", |sides| {
+                !sides[0].failed.is_empty()
+            });
+            let [(connection, ConnectionFailure::Lost(why))] = &a.failed[..] else {
+                panic!("{:?}", a.failed);
+            };
+            assert_eq!(*connection, there);
+            assert!(why.contains("fake0"), "{why}");
+            assert_eq!(a.came, []);
+        }
+    }
+}
+
+/// Packets are lost behind one that the peer still has, so that only time shows it.
+#[test]
+fn packets_lost_behind_one_that_waits_end_the_connection_too() {
+    adapters(&[Nature::PLAIN; 4]);
+    let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
+        greeting: Duration::from_millis(300),
+        ..twice_two(2)(device)
+    });
+    // The first stream breaks, and the second has a packet that waits.
+    net(|net| (net.down, net.impatient) = (Some(0), true));
+    both_talk((&mut a, there), (&mut b, back), b"by the second");
+    net(|net| (net.impatient, net.frozen) = (false, Some(3)));
+    b.say(back, b"waits").expect("room");
+    net(|net| net.down = None);
+    settle_until(&mut [&mut a, &mut b], "both streams", |sides| {
+        let live = sides[0].fabric.live_streams(there);
+        (live, sides[1].fabric.live_streams(back)) == (2, 2)
+    });
+    for number in 0..8 {
+        b.say(back, &[number]).expect("room");
+    }
+    b.progress();
+    net(|net| net.break_queues(0));
+    a.progress();
+    b.progress();
+    settle_until(&mut [&mut a, &mut b], "all streams", |sides| {
+        sides[0].fabric.live_streams(there) == 2
+    });
+    assert_eq!((a.came.len(), &a.failed[..]), (1, &[][..]));
+    net(|net| net.frozen = None);
+    settle_until(&mut [&mut a, &mut b], "the end", |sides| {
+        !sides[0].failed.is_empty()
+    });
+    let [(_, ConnectionFailure::Lost(why))] = &a.failed[..] else {
+        panic!("{:?}", a.failed);
+    };
+    assert!(why.contains("fake0"), "{why}");
+    assert_eq!(a.from(there), [&b"by the second"[..], b"waits"]);
+}
+
 /// No adapter is left: the error names the one that went last.
 #[test]
 fn the_last_adapter_that_goes_is_named() {
@@ -153,7 +239,7 @@ fn the_last_adapter_that_goes_is_named() {
 fn streams_that_find_no_way_end_with_the_adapter_named() {
     adapters(&[Nature::PLAIN; 3]);
     let ((mut a, there), (b, _)) = pair(|device| FabricSettings {
-        greeting: core::time::Duration::from_millis(200),
+        greeting: Duration::from_millis(200),
         devices: match device {
             "fake0" => vec!["fake0".to_owned(), "fake2".to_owned()],
             device => vec![device.to_owned()],

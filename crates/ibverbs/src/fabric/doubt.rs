@@ -1,0 +1,154 @@
+//! Whether packets were lost with an adapter of this side.
+//!
+//! An adapter acknowledges packets before they lie in memory with their completions. Then it fails,
+//! and the peer has forgotten packets that nobody here will read: both would wait for ever. So each
+//! end that is ready says in its greetings what it has sent. Streams of the failed adapter are made
+//! anew by greetings. As soon as the peer has taken its end of the old ones down, it keeps all
+//! packets to send them again, but those that were acknowledged. Of these none may be missing here
+//! when all that has come was read. If one is, the connection ends.
+
+use std::time::Instant;
+
+use super::connection::Posted;
+use super::contact::is_after;
+use super::greeting::Greeting;
+use super::{ConnectionFailure, Fabric};
+
+/// What one end has sent on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// The first packet that was not acknowledged, and so is sent again where its stream breaks.
+    first: u32,
+    /// The next packet that is begun: those before were, also if no stream has taken them yet.
+    next: u32,
+}
+
+/// An adapter of this side has failed with streams that were used.
+#[derive(Debug)]
+pub(super) struct Doubt {
+    rail: usize,
+    /// The places of these streams.
+    places: Vec<usize>,
+    /// What the peer has sent, since it knows that they are gone; and when this was heard.
+    told: Option<(Sent, Instant)>,
+}
+
+impl Sent {
+    /// As it travels.
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        [self.first.to_le_bytes(), self.next.to_le_bytes()].concat()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let &[a, b, c, d, e, f, g, h] = <&[u8; 8]>::try_from(bytes).ok()?;
+        Some(Self {
+            first: u32::from_le_bytes([a, b, c, d]),
+            next: u32::from_le_bytes([e, f, g, h]),
+        })
+    }
+}
+
+impl Doubt {
+    pub(super) fn new(rail: usize, places: Vec<usize>) -> Self {
+        Self {
+            rail,
+            places,
+            told: None,
+        }
+    }
+}
+
+impl Fabric {
+    /// What this end has sent on a connection.
+    pub(super) fn sent_on(&self, number: u32) -> Sent {
+        let Some(connection) = self.connections.get(&number) else {
+            return Sent { first: 0, next: 0 };
+        };
+        let next = connection.sequence;
+        let posted = connection.streams.iter().flatten();
+        let posted = posted.flat_map(|stream| &stream.posted);
+        let posted = posted.filter_map(|(_, posted)| match posted {
+            Posted::Packet { buffer, .. } => Some(*buffer),
+            Posted::Part(_) | Posted::Ping => None,
+        });
+        let waiting = connection.again.iter().map(|(buffer, _)| *buffer);
+        let numbers = posted
+            .chain(waiting)
+            .map(|buffer| self.packets.sequence(buffer));
+        // The open one is the last.
+        let open = u32::from(connection.open.is_some());
+        let kept = numbers.map(|it| next.wrapping_sub(it)).fold(open, u32::max);
+        Sent {
+            first: next.wrapping_sub(kept),
+            next,
+        }
+    }
+
+    /// Takes in what a peer that is ready says that it has sent.
+    pub(super) fn hear_sent(&mut self, number: u32, greeting: &Greeting) {
+        let at = self.looked_at;
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let (rounds, Some(doubt)) = (&connection.rounds, &mut connection.doubt) else {
+            return;
+        };
+        let knows = |place: &usize| {
+            let mut offers = greeting.streams.iter();
+            let offer = offers.find(|offer| usize::from(offer.place) == *place);
+            offer.is_some_and(|offer| offer.round == rounds[*place])
+        };
+        if doubt.told.is_none() && doubt.places.iter().all(knows) {
+            doubt.told = Sent::from_bytes(&greeting.hello).map(|sent| (sent, at));
+        }
+    }
+
+    /// The clock, which has looked before at that time: the doubt is over if all has come, and if
+    /// something is missing, the connection.
+    pub(super) fn end_doubt(&mut self, number: u32, before: Instant) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let Some(Doubt { rail, told, .. }) = &connection.doubt else {
+            return;
+        };
+        let (Some((sent, at)), rail) = (*told, *rail) else {
+            return;
+        };
+        let wanted = connection.arrivals.next();
+        if !is_after(sent.next, wanted) {
+            connection.doubt = None;
+            return;
+        }
+        let has_had_time = self.looked_at.duration_since(at) > self.settings.greeting;
+        if has_had_time {
+            self.hear_all();
+        }
+        // What came before the greeting may not have been read yet.
+        let arrived = self.arrived.iter().filter_map(|arrived| arrived.connection);
+        let late = self.late.iter().map(|(of, _)| *of);
+        let is_read = at < before && !arrived.chain(late).any(|of| of == number);
+        if is_read && (is_after(sent.first, wanted) || has_had_time) {
+            let name = self.rails[rail].domain.context().name();
+            let why = format!(
+                "{name} of this side has failed, and has lost packets that count as received"
+            );
+            self.end(number, ConnectionFailure::Lost(why));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_comes_back() {
+        let sent = Sent {
+            first: u32::MAX,
+            next: 7,
+        };
+        assert_eq!(Sent::from_bytes(&sent.to_bytes()), Some(sent));
+        assert_eq!(Sent::from_bytes(&[0; 9]), None);
+    }
+}
