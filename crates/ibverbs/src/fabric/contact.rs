@@ -111,7 +111,7 @@ impl Fabric {
     /// A queue pair for a place: of the rail whose turn it is, or of another one if that has none.
     fn first_stream(&mut self, number: u32, place: usize) -> Result<Stream, VerbsError> {
         let mut refused = None;
-        for rail in self.rails_from(place).collect::<Vec<_>>() {
+        for rail in self.rails_in_order(place) {
             match self.new_stream(number, rail, 0) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => refused = Some(error),

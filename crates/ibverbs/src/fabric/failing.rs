@@ -19,8 +19,6 @@ const IN_VAIN: u32 = 8;
 pub(super) enum Fault {
     /// The peer is not reached by it.
     Way(String),
-    /// The adapter of this side has failed, and says nothing of the peer.
-    Adapter(String),
     /// By a request, here or at the peer, which is there.
     Request(String),
     /// The peer makes it anew.
@@ -30,7 +28,7 @@ pub(super) enum Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Way(why) | Self::Adapter(why) | Self::Request(why) => f.write_str(why),
+            Self::Way(why) | Self::Request(why) => f.write_str(why),
             Self::Peer => f.write_str("the peer makes it anew"),
         }
     }
@@ -45,7 +43,7 @@ impl Connection {
                 self.in_vain += 1;
                 self.in_vain <= IN_VAIN
             }
-            Fault::Adapter(_) | Fault::Peer => true,
+            Fault::Peer => true,
         }
     }
 }
@@ -64,6 +62,8 @@ impl Fabric {
         };
         let (rail, rail_there) = (stream.rail, stream.rail_there);
         let posted = self.take_down(stream);
+        // By another rail the peer may be reached, whatever has happened to this one.
+        let next = self.rails_in_order(rail).first().copied();
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
@@ -74,8 +74,8 @@ impl Fabric {
             return self.greet_anew(number);
         }
         let left = connection.live_streams();
-        let can_be_mended = self.rails.iter().any(|rail| !rail.is_broken);
-        let is_kept = left > 0 || can_be_mended && connection.outlasts(&fault);
+        let is_mended = |next| next != rail || connection.outlasts(&fault);
+        let is_kept = left > 0 || next.is_some_and(is_mended);
         if !is_kept {
             self.put_back(posted);
             self.end(number, ConnectionFailure::Lost(fault.to_string()));
@@ -169,7 +169,7 @@ impl Fabric {
             self.begin_mend(number, mend.place, rail, mend.rail_there);
         }
         for (number, place) in there {
-            self.stream_failed(number, place, Fault::Adapter(why.clone()));
+            self.stream_failed(number, place, Fault::Way(why.clone()));
         }
         let connections = self.connections.iter();
         let over = connections.filter(|(_, connection)| connection.is_cut_off());

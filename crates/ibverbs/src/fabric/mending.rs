@@ -41,7 +41,7 @@ const REST: u32 = 20;
 impl Fabric {
     /// The stream of a place is gone, and its next round begins.
     pub(super) fn begin_mend(&mut self, number: u32, place: usize, rail: usize, there: usize) {
-        let Some(next) = self.rails_from(rail).next() else {
+        let Some(&next) = self.rails_in_order(rail).first() else {
             return;
         };
         // The peer's adapter of the same place is likely to be on the same network.

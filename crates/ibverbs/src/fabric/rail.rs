@@ -113,9 +113,13 @@ impl Rail {
     /// # Errors
     /// It cannot be used.
     pub(super) fn renew_port(&mut self, settings: &FabricSettings) -> Result<(), VerbsError> {
-        let context = self.domain.context();
-        self.port = context.port(self.port.number(), &settings.port)?;
+        self.port = self.port_now(settings)?;
         Ok(())
+    }
+
+    fn port_now(&self, settings: &FabricSettings) -> Result<Port, VerbsError> {
+        let context = self.domain.context();
+        context.port(self.port.number(), &settings.port)
     }
 
     /// Sends a datagram to the greeter of another rail.
@@ -186,6 +190,16 @@ impl Rail {
 }
 
 impl Fabric {
+    /// The rails that a stream may go by, and that of its turn first. Only one whose port is up is
+    /// of use where a peer has one stream; others wait for their port to come back.
+    pub(super) fn rails_in_order(&self, turn: usize) -> Vec<usize> {
+        let mut rails: Vec<usize> = self.rails_from(turn).collect();
+        if self.settings.streams == 1 && rails.len() > 1 {
+            rails.sort_by_key(|rail| self.rails[*rail].port_now(&self.settings).is_err());
+        }
+        rails
+    }
+
     /// The rails that work, beginning with that whose turn it is.
     pub(super) fn rails_from(&self, turn: usize) -> impl Iterator<Item = usize> {
         let count = self.rails.len();

@@ -260,3 +260,48 @@ fn streams_that_find_no_way_end_with_the_adapter_named() {
         "{why}"
     );
 }
+
+/// The port may be of either end. It is used again when the other port goes down.
+#[test]
+fn a_lone_stream_leaves_a_port_that_is_down() {
+    for apart in [false, true] {
+        for end in [0, 1] {
+            adapters(&[Nature::PLAIN; 4]);
+            net(|net| (net.apart, net.down, net.impatient) = (apart, None, true));
+            let ((mut a, there), (mut b, back)) = pair(twice_two(1));
+            let mut said = 0;
+            for down in [end, end + 2, end] {
+                net(|net| net.down = Some(down));
+                let (side, to) = match end {
+                    0 => (&mut a, there),
+                    _ => (&mut b, back),
+                };
+                side.say(to, &[said]).expect("room");
+                said += 1;
+                settle_until(&mut [&mut a, &mut b], "the message", |sides| {
+                    sides[1 - end].came.len() == usize::from(said)
+                });
+                all_goes_on((&mut a, there), (&mut b, back), 1);
+                said += 1;
+            }
+        }
+    }
+}
+
+/// A port is down before they meet.
+#[test]
+fn a_lone_stream_is_made_where_ports_are_up() {
+    for down in 0..4 {
+        adapters(&[Nature::PLAIN; 4]);
+        net(|net| (net.down, net.impatient) = (None, true));
+        let mut a = Side::open(1, twice_two(1)("fake0"));
+        let mut b = Side::open(2, twice_two(1)("fake1"));
+        net(|net| net.down = Some(down));
+        let there = a.connect(&b);
+        settle_until(&mut [&mut a, &mut b], "a connection", |sides| {
+            sides.iter().all(|side| side.connected.len() == 1)
+        });
+        let back = b.connected[0];
+        all_goes_on((&mut a, there), (&mut b, back), 1);
+    }
+}
