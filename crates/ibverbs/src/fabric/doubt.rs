@@ -133,7 +133,7 @@ impl Fabric {
             let why = format!(
                 "{name} of this side has failed, and has lost packets that count as received"
             );
-            self.end(number, ConnectionFailure::Lost(why));
+            self.end(number, ConnectionFailure::Local(why));
         }
     }
 }

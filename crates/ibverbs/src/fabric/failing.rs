@@ -78,7 +78,13 @@ impl Fabric {
         let is_kept = left > 0 || next.is_some_and(is_mended);
         if !is_kept {
             self.put_back(posted);
-            self.end(number, ConnectionFailure::Lost(fault.to_string()));
+            // The peer may live where an adapter of this side has failed.
+            let why = if self.rails[rail].is_broken {
+                ConnectionFailure::Local(fault.to_string())
+            } else {
+                ConnectionFailure::Lost(fault.to_string())
+            };
+            self.end(number, why);
             return;
         }
         let id = connection.id;
@@ -174,7 +180,7 @@ impl Fabric {
         let connections = self.connections.iter();
         let over = connections.filter(|(_, connection)| connection.is_cut_off());
         for number in over.map(|(number, _)| *number).collect::<Vec<_>>() {
-            self.end(number, ConnectionFailure::Lost(why.clone()));
+            self.end(number, ConnectionFailure::Local(why.clone()));
         }
     }
 

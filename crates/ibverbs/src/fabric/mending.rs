@@ -289,12 +289,16 @@ impl Fabric {
     pub(super) fn never_mended(&self) -> ConnectionFailure {
         let broken = self.rails.iter().filter(|rail| rail.is_broken);
         let broken = broken.map(|rail| rail.domain.context().name());
-        let failed = broken.map(|name| format!("{name} of this side has failed; "));
-        ConnectionFailure::Lost(format!(
-            "{}no stream to it was made anew in {} ms, which LIMIC_VERBS_GREETING_MS allows",
-            failed.collect::<String>(),
+        let names: Vec<&str> = broken.collect();
+        let why = format!(
+            "no stream to it was made anew in {} ms, which LIMIC_VERBS_GREETING_MS allows",
             self.settings.greeting.as_millis()
-        ))
+        );
+        if names.is_empty() {
+            return ConnectionFailure::Lost(why);
+        }
+        let names = names.join(" and ");
+        ConnectionFailure::Local(format!("{names} of this side has failed, and {why}"))
     }
 }
 

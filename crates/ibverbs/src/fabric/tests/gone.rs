@@ -73,7 +73,7 @@ fn an_adapter_that_is_gone_ends_what_only_it_could_do() {
     settle_until(&mut [&mut a], "the end", |sides| {
         !sides[0].failed.is_empty()
     });
-    let [(connection, why @ ConnectionFailure::Lost(said))] = &a.failed[..] else {
+    let [(connection, why @ ConnectionFailure::Local(said))] = &a.failed[..] else {
         panic!("{:?}", a.failed);
     };
     assert_eq!(*connection, there);

@@ -359,6 +359,6 @@ fn a_device_that_fails_makes_no_stream_anew() {
     a.fabric.rail_failed(0, "it was unplugged");
     a.progress();
     let why = "fake0 of this side has failed: it was unplugged";
-    let lost = ConnectionFailure::Lost(why.to_owned());
+    let lost = ConnectionFailure::Local(why.to_owned());
     assert_eq!(a.failed, [(there, lost)]);
 }

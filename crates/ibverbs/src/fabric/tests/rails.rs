@@ -170,7 +170,7 @@ fn packets_that_an_adapter_has_lost_end_the_connection_unless_the_peer_has_them(
             settle_until(&mut [&mut a, &mut b], "the end", |sides| {
                 !sides[0].failed.is_empty()
             });
-            let [(connection, ConnectionFailure::Lost(why))] = &a.failed[..] else {
+            let [(connection, ConnectionFailure::Local(why))] = &a.failed[..] else {
                 panic!("{:?}", a.failed);
             };
             assert_eq!(*connection, there);
@@ -213,7 +213,7 @@ fn packets_lost_behind_one_that_waits_end_the_connection_too() {
     settle_until(&mut [&mut a, &mut b], "the end", |sides| {
         !sides[0].failed.is_empty()
     });
-    let [(_, ConnectionFailure::Lost(why))] = &a.failed[..] else {
+    let [(_, ConnectionFailure::Local(why))] = &a.failed[..] else {
         panic!("{:?}", a.failed);
     };
     assert!(why.contains("fake0"), "{why}");
@@ -230,7 +230,7 @@ fn the_last_adapter_that_goes_is_named() {
     a.fabric.rail_failed(1, "it was unplugged");
     a.progress();
     let why = "fake2 of this side has failed: it was unplugged";
-    let lost = ConnectionFailure::Lost(why.to_owned());
+    let lost = ConnectionFailure::Local(why.to_owned());
     assert_eq!(a.failed, [(there, lost)]);
 }
 
@@ -251,7 +251,7 @@ fn streams_that_find_no_way_end_with_the_adapter_named() {
     settle_until(&mut [&mut a], "the end", |sides| {
         !sides[0].failed.is_empty()
     });
-    let [(connection, ConnectionFailure::Lost(why))] = &a.failed[..] else {
+    let [(connection, ConnectionFailure::Local(why))] = &a.failed[..] else {
         panic!("{:?}", a.failed);
     };
     assert_eq!(*connection, there);
