@@ -92,15 +92,9 @@ impl<T> Slab<T> {
 
     /// Takes all values out, in no order.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
-        self.extract(|_| true)
-    }
-
-    /// Takes out all values that are `wanted`, in no order.
-    pub fn extract(&mut self, wanted: impl Fn(&T) -> bool) -> impl Iterator<Item = T> {
-        (0..self.places.len()).filter_map(move |at| {
-            let place = &self.places[at];
-            place.value.as_ref().filter(|value| wanted(value))?;
-            self.take(u64::from(place.generation) << 32 | at as u64)
+        (0..self.places.len()).filter_map(|at| {
+            let generation = self.places[at].generation;
+            self.take(u64::from(generation) << 32 | at as u64)
         })
     }
 
@@ -173,11 +167,7 @@ mod tests {
         places.sort_unstable();
         assert_eq!(places, [0, 1, 2]);
         assert_eq!(slab.len(), 3);
-        assert_eq!(
-            slab.extract(|value| *value == 'e').collect::<Vec<_>>(),
-            ['e']
-        );
-        assert_eq!(slab.drain().count(), 2);
+        assert_eq!(slab.drain().count(), 3);
         assert_eq!(slab.drain().count(), 0);
     }
 

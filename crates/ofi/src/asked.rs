@@ -1,13 +1,15 @@
 //! Operations that the owner of the memory executes when it makes progress: atomic ones, and short
 //! writes with data. One message asks for one. Another answers all that were executed in a row.
 //!
+//! Those without results need no message for that in most cases: see `receipts`.
+//!
 //! Operations of one endpoint on another are executed in the order in which they were made, since
 //! the messages keep theirs. An operation ends when its answer is here, or its owner has failed.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use limic::raw::RawSliceMut;
+use limic::raw::{RawSliceMut, Runtime};
 use limic::{Access, Peer, Status};
 
 use crate::call::{append, parts};
@@ -46,9 +48,11 @@ pub(crate) struct Asked {
     pub(crate) room: Room,
 }
 
-/// Answers that are on their way to one message.
+/// Answers that are on their way to one message, or to a receipt.
 #[derive(Default)]
 pub(crate) struct Answers {
+    /// Who is to have a receipt, and its number.
+    pub(crate) receipt: Option<(Peer, u64)>,
     to: Option<Peer>,
     count: u64,
     /// The message; the count comes into its first word in the end.
@@ -107,7 +111,7 @@ impl Endpoint {
         let operation = Operation { node, room };
         // There is room, by `may_ask`.
         let number = self.unanswered.borrow_mut().add(peer, operation);
-        let number = number.ok_or(FI_EAGAIN)?;
+        self.receipts.awaited.set(true);
         let mut message = self.begin(topic, number);
         put(&mut message);
         // Most peers are attached, which this shows too.
@@ -132,7 +136,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// The node is one of such an operation, and in no list.
-    unsafe fn asked_is_over(&self, node: *mut Node, errno: i32) {
+    pub(crate) unsafe fn asked_is_over(&self, node: *mut Node, errno: i32) {
         // SAFETY: the caller's promise.
         unsafe {
             if errno != 0 {
@@ -147,6 +151,8 @@ impl Endpoint {
     /// A peer answers so many operations. For each there is a word, which is its number and the
     /// length of its results, which follow; or its number and why it is refused.
     pub(crate) fn answered(&self, peer: Peer, count: u64, mut answers: &[u8]) {
+        // Its receipt is older, and so are those operations.
+        self.received(peer, self.limic.receipt_of(peer));
         for _ in 0..count {
             let answer = answers.split_first_chunk().and_then(|(word, rest)| {
                 let (above, number) = parts_of(u64::from_ne_bytes(*word));
@@ -223,9 +229,12 @@ impl Endpoint {
         }
     }
 
-    /// Sends the answers that there are.
+    /// Gives the receipt, and sends the answers, that there are.
     pub(crate) fn send_answers(&self, answers: &mut Answers) {
-        let Answers { to, count, bytes } = core::mem::take(answers);
+        self.give_receipt(answers);
+        let Answers {
+            to, count, bytes, ..
+        } = core::mem::take(answers);
         let Some(peer) = to else { return };
         let mut message = bytes;
         Topic::Answers.head(count, &mut message);
@@ -259,7 +268,7 @@ impl Endpoint {
         let asked = Asked {
             topic: Topic::Write,
             word: Some(data),
-            room: Room::of(&[]),
+            room: Room::None,
         };
         let put = |message: &mut Vec<u8>| {
             let place = [to.key.to_ne_bytes(), to.addr.to_ne_bytes()];

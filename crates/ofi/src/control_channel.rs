@@ -132,7 +132,10 @@ impl Endpoint {
                         self.has_arrived(status, claim);
                     }
                 }
-                Reserved::Ended(peer, why) => self.end_unanswered(peer, errno_of(&why)),
+                Reserved::Ended(peer, why, receipt) => {
+                    self.received(peer, receipt);
+                    self.end_unanswered(peer, errno_of(&why));
+                }
             }
         }
     }
@@ -274,7 +277,9 @@ impl Endpoint {
             Some(Err(error)) => {
                 log::warn(error);
                 let peer = coming.status.peer;
+                self.received(peer, self.limic.receipt_of(peer));
                 self.end_unanswered(peer, errno_of(error));
+                self.gives_no_receipts(answers, peer);
                 self.send_answers(answers);
                 // A message that announces an answer and holds none ends all that the peer waits
                 // for. It goes behind the answers that were made before.
@@ -299,18 +304,20 @@ impl Endpoint {
         };
         let operation = (peer, number);
         match topic {
-            Topic::Write => self.answer(answers, operation, |_| self.write_for(status, said)),
+            Topic::Write => {
+                let written = self.write_for(status, said);
+                self.answer_change(answers, operation, written);
+            }
             Topic::Fetch => self.answer(answers, operation, |results| {
                 self.execute(said, true, results)
             }),
             Topic::Change => {
-                let change = |results: &mut Vec<u8>| {
-                    let before = results.len();
-                    self.execute(said, false, results)?;
-                    results.truncate(before);
-                    Ok(())
-                };
-                self.answer(answers, operation, change);
+                // What was there before is for nobody.
+                let mut before = self.said_last.take();
+                before.clear();
+                let changed = self.execute(said, false, &mut before);
+                self.said_last.set(before);
+                self.answer_change(answers, operation, changed);
             }
             // Nobody waits for writes where there is no memory to be written.
             Topic::Written if self.caps & FI_RMA == 0 => {

@@ -26,8 +26,8 @@
 //! in `messages`, `rma` and `atomic`; `progress` is what happens when operations end,
 //! `multi_receive` how one buffer takes many messages, `control_channel` what endpoints say to each
 //! other beside messages, `line` where that waits. `asked` is what they ask the owners of memory
-//! for in that way, `unanswered` what of it is not over. `peer` is limic beside other providers,
-//! under an owner of the queues.
+//! for in that way, `unanswered` what of it is not over, `receipts` the shortest answers. `peer` is
+//! limic beside other providers, under an owner of the queues.
 
 mod access;
 mod address_vector;
@@ -64,6 +64,7 @@ mod object;
 mod peer;
 mod poll_set;
 mod progress;
+mod receipts;
 mod receive;
 mod remote_comm;
 mod rma;

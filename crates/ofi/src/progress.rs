@@ -49,6 +49,9 @@ impl Endpoint {
     pub(crate) fn progress(&self) -> bool {
         let moved = self.limic.progress();
         self.collect();
+        if self.receipts.awaited.get() {
+            return moved | self.look_for_receipts(moved);
+        }
         moved
     }
 

@@ -1,19 +1,20 @@
-//! Operations that peers were asked for, by number, until the answer is here.
+//! Operations that peers were asked for, until the answer is here.
+
+use std::collections::VecDeque;
 
 use limic::Peer;
 use limic::raw::RawSliceMut;
-use limic_ffi::Slab;
 
-use crate::call::slice_mut;
 use crate::node::Node;
 
 /// Most operations that are not answered yet. The caller of one more has to make progress first:
-/// each has memory here, and its answer has some at the peer until it is taken. Their places have
-/// 16 bits.
+/// each has memory here, and its answer has some at the peer until it is taken.
 pub(crate) const MOST: usize = 1 << 16;
 
 /// Where the results of an operation go.
 pub(crate) enum Room {
+    /// It has none.
+    None,
     One(RawSliceMut),
     Several(Box<[RawSliceMut]>),
 }
@@ -21,7 +22,7 @@ pub(crate) enum Room {
 impl Room {
     pub(crate) fn of(pieces: &[RawSliceMut]) -> Self {
         match pieces {
-            [] => Self::One(slice_mut(core::ptr::null_mut(), 0)),
+            [] => Self::None,
             [one] => Self::One(*one),
             several => Self::Several(several.into()),
         }
@@ -29,6 +30,7 @@ impl Room {
 
     fn pieces(&self) -> &[RawSliceMut] {
         match self {
+            Self::None => &[],
             Self::One(one) => core::slice::from_ref(one),
             Self::Several(several) => several,
         }
@@ -59,37 +61,154 @@ pub(crate) struct Operation {
     pub(crate) room: Room,
 }
 
-/// The operations, each with the peer that was asked. Peers are told of a number in 48 bits, of
-/// which the lower 16 are a place.
-#[derive(Default)]
-pub(crate) struct Unanswered(Slab<(Peer, Operation)>);
+/// The operations that one peer was asked for, in this order. They are numbered from 1 on, in 48
+/// bits, which no endpoint lives to use up.
+struct Line {
+    /// Number of the first one.
+    first: u64,
+    /// Those that are over leave a gap, until all before them are over.
+    operations: VecDeque<Option<Operation>>,
+    /// A receipt has ended all up to here that have no results.
+    received: u64,
+    /// The peer is listed as one whose receipts are looked at.
+    is_listed: bool,
+}
 
-impl Unanswered {
-    /// Whether there is no room for one more.
-    pub(crate) fn is_full(&self) -> bool {
-        self.0.len() >= MOST
+impl Default for Line {
+    fn default() -> Self {
+        Self {
+            first: 1,
+            operations: VecDeque::new(),
+            received: 0,
+            is_listed: false,
+        }
+    }
+}
+
+impl Line {
+    fn end(&self) -> u64 {
+        self.first + self.operations.len() as u64
     }
 
-    /// Adds an operation, and gives its number. `None`: there is no room for it.
-    pub(crate) fn add(&mut self, peer: Peer, operation: Operation) -> Option<u64> {
-        if self.is_full() {
-            return None;
+    fn take(&mut self, number: u64) -> Option<Operation> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.operations.get_mut(at)?.take()
+    }
+
+    /// The next one without results up to this number is over.
+    fn take_received(&mut self, number: u64) -> Option<Operation> {
+        let last = number.min(self.end() - 1);
+        for next in self.first.max(self.received + 1)..=last {
+            self.received = next;
+            let operation = &mut self.operations[(next - self.first) as usize];
+            let is_over = |known: &mut Operation| matches!(known.room, Room::None);
+            if let Some(over) = operation.take_if(is_over) {
+                return Some(over);
+            }
         }
-        let number = self.0.insert((peer, operation));
-        Some(number >> 32 << 16 | number & 0xffff)
+        None
+    }
+
+    /// Closes the gap at the front; gives its length.
+    fn close_gap(&mut self) -> usize {
+        let mut closed = 0;
+        while let Some(None) = self.operations.front() {
+            self.operations.pop_front();
+            closed += 1;
+        }
+        self.first += closed;
+        closed as usize
+    }
+}
+
+/// The operations, by peer.
+#[derive(Default)]
+pub(crate) struct Unanswered {
+    lines: Vec<Line>,
+    /// Of all lines, with their gaps.
+    count: usize,
+    /// Peers that were asked for something and may give a receipt.
+    listed: Vec<Peer>,
+}
+
+impl Unanswered {
+    fn line(&mut self, peer: Peer) -> Option<&mut Line> {
+        self.lines.get_mut(peer.index() as usize)
+    }
+
+    /// Whether there is no room for one more. Gaps take some too.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.count >= MOST
+    }
+
+    /// Adds an operation, for which there is room, and gives its number.
+    pub(crate) fn add(&mut self, peer: Peer, operation: Operation) -> u64 {
+        let place = peer.index() as usize;
+        if place >= self.lines.len() {
+            self.lines.resize_with(place + 1, Line::default);
+        }
+        let line = &mut self.lines[place];
+        if !line.is_listed {
+            line.is_listed = true;
+            self.listed.push(peer);
+        }
+        let number = line.end();
+        line.operations.push_back(Some(operation));
+        self.count += 1;
+        number
     }
 
     /// Takes out the operation of this number that this peer was asked for.
     pub(crate) fn take(&mut self, peer: Peer, number: u64) -> Option<Operation> {
-        let number = number >> 16 << 32 | number & 0xffff;
-        self.0.get(number).filter(|(asked, _)| *asked == peer)?;
-        self.0.take(number).map(|(_, operation)| operation)
+        self.take_by(peer, |line| line.take(number))
     }
 
-    /// Takes out all operations that this peer was asked for. Linear: for failures only.
+    /// Takes out the next operation without results up to this number, which is any that a peer
+    /// says.
+    pub(crate) fn take_received(&mut self, peer: Peer, number: u64) -> Option<Operation> {
+        self.take_by(peer, |line| line.take_received(number))
+    }
+
+    #[inline(always)]
+    fn take_by(
+        &mut self,
+        peer: Peer,
+        take: impl FnOnce(&mut Line) -> Option<Operation>,
+    ) -> Option<Operation> {
+        let line = self.line(peer)?;
+        let operation = take(line)?;
+        self.count -= line.close_gap();
+        Some(operation)
+    }
+
+    /// Takes out all operations that this peer was asked for.
     pub(crate) fn take_all_of(&mut self, peer: Peer) -> Vec<Operation> {
-        let of_peer = self.0.extract(|(asked, _)| *asked == peer);
-        of_peer.map(|(_, operation)| operation).collect()
+        let Some(line) = self.line(peer) else {
+            return Vec::new();
+        };
+        let count = line.operations.len();
+        line.first = line.end();
+        let ended = line.operations.drain(..).flatten().collect();
+        self.count -= count;
+        ended
+    }
+
+    /// A peer whose receipt is to be looked at.
+    pub(crate) fn listed(&self, at: usize) -> Option<Peer> {
+        self.listed.get(at).copied()
+    }
+
+    /// Takes a peer off the list that answers nothing any more. True if it was one.
+    pub(crate) fn unlist(&mut self, at: usize) -> bool {
+        let peer = self.listed[at];
+        let line = &mut self.lines[peer.index() as usize];
+        // One without a gap at its front has something if it is not empty.
+        line.is_listed = !line.operations.is_empty();
+        if !line.is_listed {
+            self.listed.swap_remove(at);
+        }
+        !line.is_listed
     }
 }
 
@@ -100,24 +219,75 @@ mod tests {
     const PEER: Peer = Peer::from_index(3);
 
     fn operation(room: &mut [u8]) -> Operation {
+        let pieces = [RawSliceMut::from(room)];
         Operation {
             node: core::ptr::null_mut(),
-            room: Room::of(&[RawSliceMut::from(room)]),
+            room: Room::of(if pieces[0].len > 0 { &pieces } else { &[] }),
         }
     }
 
     #[test]
     fn an_answer_counts_once_and_from_the_peer_that_was_asked() {
         let mut unanswered = Unanswered::default();
-        let first = unanswered.add(PEER, operation(&mut [])).expect("room");
+        let first = unanswered.add(PEER, operation(&mut []));
         assert!(unanswered.take(Peer::from_index(4), first).is_none());
+        assert!(unanswered.take(Peer::from_index(2), first).is_none());
         assert!(unanswered.take(PEER, first + 1).is_none());
+        assert!(unanswered.take(PEER, 0).is_none());
         assert!(unanswered.take(PEER, first).is_some());
         assert!(unanswered.take(PEER, first).is_none());
-        let second = unanswered.add(PEER, operation(&mut [])).expect("room");
+        let second = unanswered.add(PEER, operation(&mut []));
         assert!(first != second && unanswered.take(PEER, first).is_none());
         assert_eq!(unanswered.take_all_of(PEER).len(), 1);
         assert!(unanswered.take(PEER, second).is_none());
+    }
+
+    #[test]
+    fn a_receipt_ends_what_has_no_results_and_was_asked_for() {
+        let mut unanswered = Unanswered::default();
+        let mut room = [0; 8];
+        let receive = |unanswered: &mut Unanswered, number| {
+            core::iter::from_fn(|| unanswered.take_received(PEER, number)).count()
+        };
+        assert_eq!(
+            receive(&mut unanswered, u64::MAX),
+            0,
+            "nothing was asked for"
+        );
+        let write = unanswered.add(PEER, operation(&mut []));
+        let fetch = unanswered.add(PEER, operation(&mut room));
+        let last = unanswered.add(PEER, operation(&mut []));
+        assert_eq!(receive(&mut unanswered, write), 1);
+        assert_eq!(receive(&mut unanswered, write), 0, "not twice");
+        assert!(
+            unanswered
+                .take_received(Peer::from_index(2), last)
+                .is_none()
+        );
+        assert_eq!(receive(&mut unanswered, u64::MAX), 1);
+        assert_eq!(receive(&mut unanswered, write), 0, "one goes back");
+        assert!(unanswered.take(PEER, last).is_none());
+        assert!(unanswered.take(PEER, fetch).is_some());
+        // A number that says too much ends nothing that is asked for later.
+        assert_eq!(receive(&mut unanswered, u64::MAX), 0);
+        let later = unanswered.add(PEER, operation(&mut []));
+        assert_eq!(receive(&mut unanswered, last), 0);
+        assert_eq!(receive(&mut unanswered, later), 1);
+    }
+
+    #[test]
+    fn a_peer_is_listed_while_it_has_something_to_answer() {
+        let mut unanswered = Unanswered::default();
+        assert_eq!(unanswered.listed(0), None);
+        let first = unanswered.add(PEER, operation(&mut []));
+        let second = unanswered.add(PEER, operation(&mut []));
+        assert_eq!(
+            (unanswered.listed(0), unanswered.listed(1)),
+            (Some(PEER), None)
+        );
+        assert!(unanswered.take(PEER, first).is_some() && !unanswered.unlist(0));
+        assert!(unanswered.take(PEER, second).is_some() && unanswered.unlist(0));
+        assert_eq!(unanswered.listed(0), None);
     }
 
     #[test]
@@ -125,10 +295,13 @@ mod tests {
         let mut unanswered = Unanswered::default();
         for _ in 0..MOST {
             assert!(!unanswered.is_full());
-            assert!(unanswered.add(PEER, operation(&mut [])).is_some());
+            unanswered.add(PEER, operation(&mut []));
         }
-        assert!(unanswered.is_full() && unanswered.add(PEER, operation(&mut [])).is_none());
-        assert_eq!(unanswered.take_all_of(PEER).len(), MOST);
+        assert!(unanswered.is_full());
+        // What is over leaves room once all before it is over.
+        assert!(unanswered.take(PEER, 2).is_some() && unanswered.is_full());
+        assert!(unanswered.take(PEER, 1).is_some() && !unanswered.is_full());
+        assert_eq!(unanswered.take_all_of(PEER).len(), MOST - 2);
         assert!(!unanswered.is_full());
     }
 

@@ -44,8 +44,9 @@ pub struct ClaimId(pub u64);
 pub enum Reserved {
     /// A message that is claimed, and is to be received.
     Claimed(Status, ClaimId),
-    /// A peer has failed, for this reason: no such message comes from it any more.
-    Ended(Peer, Error),
+    /// A peer has failed, for this reason, and no such message comes from it any more. Its last
+    /// [receipt](Runtime::receipt_of).
+    Ended(Peer, Error, u64),
 }
 
 /// Whose a pending operation is.

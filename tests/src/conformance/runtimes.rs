@@ -227,7 +227,7 @@ pub fn set_aside_messages<E: Endpoint>(case: &Case<E>) {
                 party.endpoint.progress();
                 match party.endpoint.take_reserved() {
                     Some(Reserved::Claimed(status, claim)) => break (status, claim),
-                    Some(Reserved::Ended(_, why)) => panic!("{why}"),
+                    Some(Reserved::Ended(_, why, _)) => panic!("{why}"),
                     None => {}
                 }
             };

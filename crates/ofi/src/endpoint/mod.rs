@@ -25,6 +25,7 @@ use crate::errors::reported;
 use crate::node::{Node, Pool, UNNAMED, mark};
 use crate::object::{Head, Object};
 use crate::peer::Owned;
+use crate::receipts::Receipts;
 use crate::services::Service;
 use crate::stats::Tally;
 use crate::turns::Turns;
@@ -80,6 +81,7 @@ pub(crate) struct Endpoint {
     pub(crate) has_multi: Cell<bool>,
     /// What peers were asked for.
     pub(crate) unanswered: RefCell<Unanswered>,
+    pub(crate) receipts: Receipts,
     /// What peers have said and is not heard yet.
     pub(crate) waiting: RefCell<crate::control_channel::Waiting>,
     /// Memory of what was heard, and of what was said, to be used again.
@@ -220,6 +222,9 @@ impl Endpoint {
         let armed = self.limic.arm();
         // Arming looks around once more, and operations may have ended there.
         self.collect();
+        if self.receipts.awaited.get() {
+            self.look_at_receipts();
+        }
         armed
     }
 }

@@ -20,6 +20,7 @@ use crate::names::Name;
 use crate::node::Pool;
 use crate::object::{self, Head};
 use crate::peer::Owned;
+use crate::receipts::Receipts;
 use crate::stats::Tally;
 use crate::{atomic, ffi_guard, info, rma};
 use limic_ofi_abi::endpoint::{fi_ops_cm, fi_ops_collective, fi_ops_ep, fid_ep};
@@ -152,6 +153,7 @@ pub(crate) unsafe extern "C" fn open(
             multi: RefCell::default(),
             has_multi: Cell::new(false),
             unanswered: RefCell::default(),
+            receipts: Receipts::default(),
             heard_last: Cell::default(),
             said_last: Cell::default(),
             waiting: RefCell::default(),

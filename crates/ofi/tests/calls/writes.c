@@ -25,9 +25,7 @@ static struct fi_cq_tagged_entry both(void *context)
     return theirs;
 }
 
-/*
- * Of all lengths, at both ends of the region; what reaches beyond it is refused, and not reported.
- */
+/* Of all lengths, at both ends of the region. */
 static void bounds(void)
 {
     static const size_t lengths[] = {0, 1, 4, 8, 24, 100, 1000, 4095, 4096, 4097, 20000, LEN};
@@ -43,23 +41,6 @@ static void bounds(void)
             meet();
         }
     }
-    static const uint64_t outside[] = {LEN - 7, LEN, (uint64_t) 1 << 63, -(uint64_t) 4, ~(uint64_t) 0};
-    unsigned char before[8];
-    memcpy(before, mine, sizeof before);
-    meet();
-    for (unsigned i = 0; i < sizeof outside / sizeof *outside; i++) {
-        RETRY(fi_writedata(ep, bytes, 8, NULL, 1, other, outside[i], KEY, &contexts[i]));
-        struct fi_cq_err_entry error = failure();
-        CHECK(error.err == FI_EACCES && error.op_context == &contexts[i]);
-    }
-    RETRY(fi_writedata(ep, bytes, 8, NULL, 1, other, 0, KEY + 1, &contexts[0]));
-    CHECK(failure().err == FI_EKEYREJECTED);
-    /* One that may only be read. */
-    RETRY(fi_inject_writedata(ep, bytes, 8, 1, other, 0, KEY + 2));
-    struct fi_cq_err_entry error = failure();
-    CHECK(error.err == FI_EKEYREJECTED && error.op_context == NULL);
-    meet();
-    CHECK(!memcmp(before, mine, sizeof before));
 }
 
 /* A write that is reported has a source, as a message has. */
@@ -69,8 +50,6 @@ static void sources(void)
     static unsigned char bytes[LEN];
     struct fi_cq_tagged_entry entry;
     fi_addr_t source;
-    /* Not before the other process has compared its bytes, at the end of `bounds`. */
-    meet();
     for (int i = 0; i < 2; i++) {
         RETRY(fi_writedata(ep, bytes, lengths[i], NULL, 5, other, 0, KEY, &contexts[0]));
         for (int came = 0; came < 2;) {
@@ -179,6 +158,42 @@ static void closing(struct fid_mr *region)
     meet();
 }
 
+/* What reaches beyond a region, or may not be written, is refused, and not reported. */
+static void refused(void)
+{
+    static unsigned char bytes[8];
+    static const uint64_t outside[] = {LEN - 7, LEN, (uint64_t) 1 << 63, -(uint64_t) 4, ~(uint64_t) 0};
+    unsigned char before[8];
+    memcpy(before, mine, sizeof before);
+    meet();
+    for (unsigned i = 0; i < sizeof outside / sizeof *outside; i++) {
+        RETRY(fi_writedata(ep, bytes, 8, NULL, 1, other, outside[i], KEY, &contexts[i]));
+        struct fi_cq_err_entry error = failure();
+        CHECK(error.err == FI_EACCES && error.op_context == &contexts[i]);
+    }
+    RETRY(fi_writedata(ep, bytes, 8, NULL, 1, other, 0, KEY + 1, &contexts[0]));
+    CHECK(failure().err == FI_EKEYREJECTED);
+    /* One that may only be read. */
+    RETRY(fi_inject_writedata(ep, bytes, 8, 1, other, 0, KEY + 2));
+    struct fi_cq_err_entry error = failure();
+    CHECK(error.err == FI_EKEYREJECTED && error.op_context == NULL);
+    meet();
+    CHECK(!memcmp(before, mine, sizeof before));
+}
+
+/* A process that was refused something goes on. */
+static void after(void)
+{
+    meet();
+    for (int i = 0; i < 100; i++) {
+        uint64_t word = i;
+        RETRY(fi_writedata(ep, &word, 8, NULL, i, other, 0, KEY, &contexts[0]));
+        struct fi_cq_tagged_entry theirs = both(&contexts[0]);
+        CHECK(theirs.data == (uint64_t) i && theirs.len == 8);
+        meet();
+    }
+}
+
 void writes(void)
 {
     struct fid_mr *region = expose(FI_REMOTE_READ | FI_REMOTE_WRITE, KEY);
@@ -189,7 +204,10 @@ void writes(void)
     many();
     unanswered();
     closing(region);
-    if (me)
-        OK(fi_close(&region->fid));
+    if (!me)
+        region = expose(FI_REMOTE_READ | FI_REMOTE_WRITE, KEY);
+    refused();
+    after();
+    OK(fi_close(&region->fid));
     OK(fi_close(&other_region->fid));
 }

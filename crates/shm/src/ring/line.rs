@@ -5,7 +5,7 @@
 //! ```text
 //! line 0      the consumer's: byte 0 `read` (u64, words consumed of the hot lap), byte 16 `read`
 //!             of the cold lap
-//! line 1      reserved
+//! line 1      the consumer's: byte 0 of it is the receipt
 //! line 2..    the hot lap: 128 lines, of eight words each
 //! line 130..  the cold lap: all other lines. A ring of at most 256 lines has the hot lap only.
 //! ```
@@ -60,6 +60,13 @@
 //! record takes less than half of a lap ([`LineProducer::max_record_payload`]): with so much
 //! unreturned, it and the longest pad before it always fit, and an idle consumer owes the producer
 //! nothing.
+//!
+//! # Receipt
+//!
+//! A word by which the consumer says what it has done with the records, in numbers that both ends
+//! agree on above. It takes the place of records the other way. The producer looks at it when it
+//! likes, and what the consumer did before it gave the receipt has happened then (pair *receipt*).
+//! A later receipt replaces one that was not seen.
 //!
 //! # Many small records in one line
 //!
@@ -152,6 +159,8 @@ const LINE_WORDS: u64 = (LINE / WORD) as u64;
 const RECORD_HEADER: usize = 16;
 /// Places of the words that count the words consumed of the hot and the cold lap.
 const READ: [usize; 2] = [0, 16];
+/// Place of the receipt.
+const RECEIPT: usize = LINE;
 /// Place of the first line of the ring proper.
 const FIRST: usize = 2 * LINE;
 

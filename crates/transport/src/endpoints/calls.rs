@@ -185,6 +185,18 @@ macro_rules! calls {
                 fn take_reserved(&self) -> Option<Reserved> {
                     self.0.engine.enter(move |engine| engine.take_reserved())
                 }
+                #[inline]
+                fn takes_receipts(&self, peer: Peer) -> bool {
+                    self.0.engine.read(|engine| engine.takes_receipts(peer.0))
+                }
+                #[inline]
+                fn give_receipt(&self, peer: Peer, receipt: u64) {
+                    self.0.engine.enter(move |engine| engine.give_receipt(peer.0, receipt));
+                }
+                #[inline]
+                fn receipt_of(&self, peer: Peer) -> u64 {
+                    self.0.engine.enter(move |engine| engine.receipt_of(peer.0))
+                }
                 fn connects_at_start(&self, peer: Peer) -> Result<bool> {
                     self.0.engine.enter(move |engine| engine.connects_at_start(peer.0))
                 }

@@ -291,6 +291,15 @@ impl Outbound {
         true
     }
 
+    /// The last receipt of the peer, which gives them for what came through a private ring.
+    #[inline(always)]
+    pub(crate) fn receipt(&self) -> u64 {
+        match &self.ring {
+            Ring::Private(ring) => ring.receipt(),
+            Ring::Shared(_) => 0,
+        }
+    }
+
     /// Rings the peer if it sleeps. While it is awake this is one load of a line that stays in
     /// this core's cache. False: nobody reads what was pushed.
     #[inline(always)]

@@ -51,7 +51,7 @@ impl Claims {
     /// A peer has failed, which is told where messages are kept aside.
     pub(super) fn ended(&mut self, peer: Peer, why: Error) {
         if self.reserved.is_some() {
-            self.kept.push_back(Reserved::Ended(peer, why));
+            self.kept.push_back(Reserved::Ended(peer, why, 0));
         }
     }
 

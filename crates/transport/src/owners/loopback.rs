@@ -301,6 +301,13 @@ impl Runtime for Loopback {
     fn take_reserved(&self) -> Option<Reserved> {
         None
     }
+    fn takes_receipts(&self, _: Peer) -> bool {
+        false
+    }
+    fn give_receipt(&self, _: Peer, _: u64) {}
+    fn receipt_of(&self, _: Peer) -> u64 {
+        0
+    }
     fn connects_at_start(&self, _: Peer) -> Result<bool> {
         Ok(false)
     }

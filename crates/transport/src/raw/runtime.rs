@@ -32,8 +32,21 @@ pub trait Runtime: Debug + Send + Sealed {
     fn take_inbox(&self, inbox: &mut Inbox);
 
     /// The oldest reserved message that is in no inbox, already claimed; or the failure of a peer,
-    /// which comes behind all that it sent. No progress.
+    /// which comes behind all that it sent, with its last receipt. No progress.
     fn take_reserved(&self) -> Option<Reserved>;
+
+    /// Whether a peer can be given a receipt: it sends through a ring of its own. It can from then
+    /// on, as long as it lives. No progress.
+    fn takes_receipts(&self, peer: Peer) -> bool;
+
+    /// Gives a peer a receipt, in place of the one before: a number by which the two ends mean what
+    /// was done of the peer's messages. It wakes the peer. Without effect on one that
+    /// [takes](Self::takes_receipts) none.
+    fn give_receipt(&self, peer: Peer, receipt: u64);
+
+    /// The last receipt of a peer: 0 before the first one, and for a peer that gives none. It is
+    /// the peer's word, which may be any. No progress.
+    fn receipt_of(&self, peer: Peer) -> u64;
 
     /// Whether the settings ask that this peer is met when the job starts, not at the first message
     /// (`LIMIC_VERBS_CONNECT`).

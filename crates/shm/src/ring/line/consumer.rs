@@ -1,7 +1,7 @@
 //! The receiver's end of a line ring.
 
 use super::{
-    ENDS_LINE, GeometryError, INLINE_PAYLOAD, LINE, LINE_WORDS, Lap, Memory, PAD, READ,
+    ENDS_LINE, GeometryError, INLINE_PAYLOAD, LINE, LINE_WORDS, Lap, Memory, PAD, READ, RECEIPT,
     RECORD_HEADER, SAME_TAG, Shape, WORD, rest_of_line, words_for,
 };
 use crate::ring::{Corrupt, Record};
@@ -326,6 +326,16 @@ impl<M: Memory> LineConsumer<M> {
         }
     }
 
+    /// Gives the producer a receipt, in place of the one before.
+    #[inline(always)]
+    pub fn give_receipt(&self, receipt: u64) {
+        // SAFETY: in line 1 of an area that `Shape::new` checked.
+        let word = unsafe { self.mem.word64_unchecked(RECEIPT) };
+        // Release: pairs with the acquire load in `LineProducer::receipt` (pair *receipt*): what
+        // was done before has happened for whoever sees it.
+        word.store(receipt, Ordering::Release);
+    }
+
     /// Empties the ring and starts anew at its first position, for the next producer. To be
     /// called once the producer is known to be dead: a living one would write on
     /// in the old count, which this end would report as [`Corrupt`].
@@ -334,6 +344,7 @@ impl<M: Memory> LineConsumer<M> {
         self.other = Cursor::new(self.shape.cold);
         self.peeked = 0;
         self.tag = 0;
+        self.give_receipt(0);
         // SAFETY: the first word of the hot lap, and words of line 0, of an area that `Shape::new`
         // checked.
         unsafe {

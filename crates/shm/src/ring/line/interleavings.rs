@@ -4,7 +4,7 @@ use loom::thread;
 
 use super::{LineConsumer, LineProducer, Shape, area_len};
 use crate::ring::Record;
-use crate::ring::memory::modelled::Modelled;
+use crate::ring::memory::{Memory, modelled::Modelled};
 
 /// Too few lines for records to share them.
 const LINES: u32 = 4;
@@ -131,4 +131,28 @@ fn line_ring_jumps_to_the_far_lap_and_back() {
     // Three lines of the hot lap if the consumer does not read meanwhile, the cold lap, and the hot
     // one again.
     transfer(2 * LINES, LINES.into(), &[8, 8, 8, 8, 8, 112, 8]);
+}
+
+#[test]
+fn line_ring_orders_what_the_consumer_did_before_its_receipt() {
+    loom::model(|| {
+        let mem = Modelled::new(area_len(LINES));
+        let producer = LineProducer::new(mem.clone(), LINES).expect("geometry");
+        let consumer = LineConsumer::new(mem, LINES).expect("geometry");
+        let done = Modelled::new(64);
+        let seen = done.clone();
+        let executes = thread::spawn(move || {
+            // SAFETY: 64 bytes on both sides; loom checks the order.
+            unsafe { done.write(0, [7; 64].as_ptr(), 64) };
+            consumer.give_receipt(3);
+        });
+        while producer.receipt() != 3 {
+            thread::yield_now();
+        }
+        let mut copy = [0; 64];
+        // SAFETY: as above.
+        unsafe { seen.read(0, copy.as_mut_ptr(), 64) };
+        assert_eq!(copy, [7; 64]);
+        executes.join().expect("no panic");
+    });
 }

@@ -5,7 +5,7 @@ mod reservation;
 
 use super::{
     AHEAD_LINES, ENDS_LINE, GeometryError, HOT_LINES, LINE_WORDS, MOST_SAME_TAG, Memory, PAD, READ,
-    SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
+    RECEIPT, SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
 };
 use crate::sync::Ordering;
 use cursor::{Cursor, Slot, Step};
@@ -227,6 +227,17 @@ impl<M: Memory> LineProducer<M> {
             same,
             ring: self,
         })
+    }
+
+    /// The last receipt of the consumer; 0 before the first one. Any number may stand there, if the
+    /// consumer is hostile.
+    #[inline(always)]
+    #[must_use]
+    pub fn receipt(&self) -> u64 {
+        // SAFETY: in line 1 of an area that `Shape::new` checked.
+        let word = unsafe { self.mem.word64_unchecked(RECEIPT) };
+        // Acquire: pairs with the release store in `LineConsumer::give_receipt` (pair *receipt*).
+        word.load(Ordering::Acquire)
     }
 
     /// Looks at the consumer's line now if less than half of the lap is known to be free: for

@@ -239,6 +239,21 @@ fn ring_line_starts_anew_after_a_reset() {
     }
 }
 
+#[test]
+fn ring_line_shows_the_last_receipt_until_it_is_reset() {
+    let (mut producer, mut consumer) = ring(8);
+    assert_eq!(producer.receipt(), 0);
+    for seed in 1..50 {
+        assert!(send(&mut producer, seed, 70));
+        assert_eq!(receive(&mut consumer), Some((seed, 70)));
+        assert_eq!(producer.receipt(), seed - 1, "records leave it alone");
+        consumer.give_receipt(seed);
+        assert_eq!(producer.receipt(), seed);
+    }
+    consumer.reset();
+    assert_eq!(producer.receipt(), 0);
+}
+
 fn consumer_memory(consumer: &LineConsumer<Mapped>) -> Mapped {
     consumer.memory().clone()
 }

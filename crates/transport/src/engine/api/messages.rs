@@ -146,6 +146,29 @@ impl Engine {
         self.cx.matching.take_inbox(inbox);
     }
 
+    #[inline(always)]
+    pub(crate) fn takes_receipts(&self, peer: u32) -> bool {
+        self.rings.input_of(peer).is_some()
+    }
+
+    #[inline(always)]
+    pub(crate) fn give_receipt(&mut self, peer: u32, receipt: u64) {
+        let Some(ring) = self.rings.input_of(peer) else {
+            return;
+        };
+        ring.give_receipt(receipt);
+        // It may sleep until it has the receipt.
+        if let Some(pair) = self.cx.peers.pair(peer) {
+            pair.out.wake();
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn receipt_of(&mut self, peer: u32) -> u64 {
+        let pair = self.cx.peers.find(peer).and_then(|peer| peer.pair());
+        pair.map_or(0, |pair| pair.out.receipt())
+    }
+
     pub(crate) fn take_reserved(&mut self) -> Option<Reserved> {
         self.cx.matching.take_reserved()
     }

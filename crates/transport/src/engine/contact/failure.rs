@@ -48,8 +48,10 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
         // kept for it yet.
         cx.quarantine.leave(number);
     }
+    let mut receipt = 0;
     match before {
         PeerState::Up(Channel::Shm(pair)) => {
+            receipt = pair.out.receipt();
             if let Some(word) = pair.latency.word() {
                 if !cx.quarantine.keep_word(number, word) {
                     cx.memory.return_word(word);
@@ -76,6 +78,9 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     }
     cx.arenas.forget_peer(number);
     fail_operations(cx, number, &why, died);
+    // Behind the last of its messages.
+    let error = why.of(Peer(number));
+    cx.matching.reserve_end(number, &error, receipt);
 }
 
 /// Ends the operations that need a peer.
@@ -93,7 +98,6 @@ fn fail_operations(cx: &mut Cx, number: u32, why: &PeerFailure, died: bool) {
     for slot in slots {
         cx.requests.complete(slot, Err(error.clone()));
     }
-    cx.matching.reserve_end(number, &error);
     // Its connections are closed by now: it finds out when it looks at them.
     cx.memory.status.count_given_up();
     forget_offers(cx, number, why);

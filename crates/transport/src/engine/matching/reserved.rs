@@ -16,8 +16,8 @@ use crate::{Error, Peer};
 enum Waiting {
     /// A claimed message; the store has what is there of it.
     Message(ClaimId),
-    /// A peer has failed.
-    Ended(Peer, Error),
+    /// A peer has failed, with this last receipt.
+    Ended(Peer, Error, u64),
 }
 
 /// Which messages these are, and those that have come.
@@ -87,9 +87,9 @@ impl Matching {
     }
 
     /// A peer has failed. The runtime learns it behind all that the peer has sent.
-    pub(crate) fn reserve_end(&mut self, peer: u32, why: &Error) {
+    pub(crate) fn reserve_end(&mut self, peer: u32, why: &Error, receipt: u64) {
         if self.reserved.tags.is_some() {
-            let end = Waiting::Ended(Peer(peer), why.clone());
+            let end = Waiting::Ended(Peer(peer), why.clone(), receipt);
             self.reserved.waiting.push_back(end);
         }
     }
@@ -98,7 +98,9 @@ impl Matching {
     pub(crate) fn take_reserved(&mut self) -> Option<Reserved> {
         loop {
             match self.reserved.waiting.pop_front()? {
-                Waiting::Ended(peer, why) => return Some(Reserved::Ended(peer, why)),
+                Waiting::Ended(peer, why, receipt) => {
+                    return Some(Reserved::Ended(peer, why, receipt));
+                }
                 Waiting::Message(claim) => {
                     let token = self.unexpected.claimed(claim);
                     let message = token.and_then(|token| self.unexpected.get(token));

@@ -269,6 +269,14 @@ impl ReceiveRings {
         }
     }
 
+    /// The private ring of a peer, wherever it is read, for receipts.
+    #[inline(always)]
+    pub(crate) fn input_of(&self, peer: u32) -> Option<&LineConsumer<Mapped>> {
+        let mut inputs = self.private.iter().chain(&self.apart);
+        let input = inputs.find(|input| input.peer == peer);
+        input.map(|input| &input.ring)
+    }
+
     /// The private ring that a sender has switched to.
     #[inline]
     pub(crate) fn private_ring_of(&mut self, peer: u32) -> Option<&mut LineConsumer<Mapped>> {

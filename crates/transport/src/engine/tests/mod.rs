@@ -195,6 +195,17 @@ fn send(from: &mut Engine, to: u32, tag: u64) {
     assert!(matches!(posted, Posted::Done(Ok(_))), "{posted:?}");
 }
 
+/// Sends messages until they come through a private ring of the receiver.
+#[track_caller]
+fn with_private_ring(from: &mut Engine, to: u32, receiver: &mut Engine) {
+    let sender = known(receiver, from);
+    wait_for(|| {
+        send(from, to, 0);
+        turn(&mut [receiver, from]);
+        receiver.takes_receipts(sender)
+    });
+}
+
 /// Attaches two endpoints to each other; gives the number of each at the other.
 fn attach_both(a: &mut Engine, b: &mut Engine) -> (u32, u32) {
     let (of_b, of_a) = (known(a, b), known(b, a));

@@ -2,7 +2,10 @@
 
 use core::time::Duration;
 
-use super::{failed, give_up, meet, open_with, outcome, post, post_receive, send, turns};
+use super::{
+    failed, give_up, meet, met, open_with, outcome, post, post_receive, send, turns,
+    with_private_ring,
+};
 use crate::Peer;
 use crate::engine::Engine;
 use crate::engine::protocol::receive;
@@ -91,7 +94,37 @@ fn the_failure_of_a_peer_is_told_behind_all_that_it_sent() {
     give_up(&mut engine, of_other);
     assert_eq!(in_inbox(&mut engine), [TAG]);
     let why = failed(of_other, PeerFailure::Corrupt("for this test".to_owned()));
-    let ended = Reserved::Ended(Peer(of_other), why);
+    let ended = Reserved::Ended(Peer(of_other), why, 0);
     assert_eq!(engine.take_reserved(), Some(ended));
     assert!(!engine.has_reserved());
+}
+
+#[test]
+fn receipts_go_to_those_that_send_through_a_ring_of_their_own() {
+    let (mut a, mut b, of_b, of_a) = met(1);
+    assert!(!a.takes_receipts(of_b) && b.receipt_of(of_a) == 0);
+    a.give_receipt(of_b, 1);
+    assert_eq!(b.receipt_of(of_a), 0, "it takes none");
+    with_private_ring(&mut b, of_a, &mut a);
+    for receipt in [5, 6, u64::MAX, 1] {
+        a.give_receipt(of_b, receipt);
+        assert_eq!(b.receipt_of(of_a), receipt);
+    }
+    assert!(
+        !b.takes_receipts(of_a) && a.receipt_of(of_b) == 0,
+        "it has sent nothing"
+    );
+    assert!(!a.takes_receipts(99) && a.receipt_of(99) == 0, "nobody");
+}
+
+#[test]
+fn the_failure_of_a_peer_is_told_with_its_last_receipt() {
+    let (mut engine, mut other, of_other, at_other) = with_runtime();
+    with_private_ring(&mut engine, of_other, &mut other);
+    other.give_receipt(at_other, 7);
+    give_up(&mut engine, of_other);
+    let why = failed(of_other, PeerFailure::Corrupt("for this test".to_owned()));
+    let ended = Reserved::Ended(Peer(of_other), why, 7);
+    assert_eq!(engine.take_reserved(), Some(ended));
+    assert_eq!(engine.receipt_of(of_other), 0);
 }

@@ -6,7 +6,7 @@ use limic_policy::{Path, PathSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
 
-use super::{accessed_region, attach_both, met, open, send, tags, wait_for};
+use super::{accessed_region, attach_both, met, open, send, tags, wait_for, with_private_ring};
 use crate::engine::Engine;
 use crate::engine::control::autotune::autotuned;
 use crate::engine::control::spins;
@@ -35,6 +35,20 @@ fn who_polls_the_descriptor_is_rung() {
     assert!(!becomes_readable(&b, 0), "nothing has happened");
     send(&mut a, of_b, 1);
     assert!(becomes_readable(&b, 0), "nobody has rung");
+}
+
+#[test]
+fn who_waits_for_a_receipt_is_rung() {
+    let (mut a, mut b, of_b, of_a) = met(1);
+    with_private_ring(&mut b, of_a, &mut a);
+    wait_for(|| b.arm_for_poll());
+    let (wakeup, events) = (&mut b.cx.wakeup, b.cx.sockets.events());
+    let hour = Duration::from_secs(3600);
+    wakeup.set_timer(events, TIMER, hour).expect("a timer");
+    assert!(!becomes_readable(&b, 0), "nothing has happened");
+    a.give_receipt(of_b, 1);
+    assert!(becomes_readable(&b, 0), "nobody has rung");
+    assert_eq!(b.receipt_of(of_a), 1);
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! Operations without results are answered by receipts, where their peer sends through a private
+//! ring.
+//!
+//! A receipt names the last operation of the peer that was executed here, in its own numbers. It is
+//! a word in memory, so the peer need not take a message that is in the way of the next one. It
+//! looks at the word when no message has come, and before it sleeps, from which a receipt wakes it.
+//!
+//! What is refused is told by a message, and no receipt may be ahead of that one: it would say that
+//! all is well. So a peer of which something was refused or lost gets messages alone from then on.
+
+use core::cell::{Cell, RefCell};
+
+use limic::Peer;
+use limic::raw::Runtime;
+
+use crate::asked::Answers;
+use crate::endpoint::Endpoint;
+use crate::unanswered::Operation;
+
+/// Looks that bring messages after which receipts are looked at, though messages go on.
+const SELDOM: u32 = 8;
+
+/// What an endpoint knows of receipts, beside the operations that they end.
+#[derive(Default)]
+pub(crate) struct Receipts {
+    /// Peers were asked for something.
+    pub(crate) awaited: Cell<bool>,
+    /// Looks in a row that brought messages.
+    passed_over: Cell<u32>,
+    /// Peers that get none any more.
+    without: RefCell<Vec<Peer>>,
+}
+
+impl Endpoint {
+    /// Looks for receipts after a look at messages, which has brought some or not. True if there
+    /// was news.
+    #[inline(never)]
+    pub(crate) fn look_for_receipts(&self, moved: bool) -> bool {
+        let passed_over = &self.receipts.passed_over;
+        if moved && passed_over.get() < SELDOM {
+            passed_over.set(passed_over.get() + 1);
+            return false;
+        }
+        passed_over.set(0);
+        self.look_at_receipts()
+    }
+
+    /// Looks at the receipts of peers that were asked for something. True if there was news.
+    #[inline(never)]
+    pub(crate) fn look_at_receipts(&self) -> bool {
+        let (mut at, mut moved) = (0, false);
+        loop {
+            let listed = self.unanswered.borrow().listed(at);
+            let Some(peer) = listed else { break };
+            moved |= self.received(peer, self.limic.receipt_of(peer));
+            at += usize::from(!self.unanswered.borrow_mut().unlist(at));
+        }
+        self.receipts.awaited.set(at > 0);
+        moved
+    }
+
+    /// A peer says that it has executed all up to this number that have no results. That is its
+    /// word: what it was not asked for is left out. True if any are over by that.
+    pub(crate) fn received(&self, peer: Peer, number: u64) -> bool {
+        let mut moved = false;
+        loop {
+            let operation = self.unanswered.borrow_mut().take_received(peer, number);
+            let Some(Operation { node, .. }) = operation else {
+                return moved;
+            };
+            moved = true;
+            // SAFETY: the operation was not over, so its node is in no list.
+            unsafe { self.asked_is_over(node, 0) };
+        }
+    }
+
+    /// Answers an operation without results that was executed, or is refused.
+    pub(crate) fn answer_change(
+        &self,
+        answers: &mut Answers,
+        (peer, number): (Peer, u64),
+        executed: Result<(), i32>,
+    ) {
+        if executed.is_ok() && self.may_give_receipt(answers, peer) {
+            answers.receipt = Some((peer, number));
+            return;
+        }
+        if executed.is_err() {
+            self.gives_no_receipts(answers, peer);
+        }
+        self.answer(answers, (peer, number), |_| executed);
+    }
+
+    /// Whether a receipt will do for a peer. One to another peer is given.
+    fn may_give_receipt(&self, answers: &mut Answers, peer: Peer) -> bool {
+        match answers.receipt {
+            Some((to, _)) if to == peer => return true,
+            Some(_) => self.give_receipt(answers),
+            None => {}
+        }
+        self.limic.takes_receipts(peer) && !self.receipts.without.borrow().contains(&peer)
+    }
+
+    /// Gives the receipt that there is.
+    pub(crate) fn give_receipt(&self, answers: &mut Answers) {
+        if let Some((peer, number)) = answers.receipt.take() {
+            self.limic.give_receipt(peer, number);
+        }
+    }
+
+    /// Something of a peer is refused, or lost: it gets receipts of what came before, and no more.
+    #[cold]
+    pub(crate) fn gives_no_receipts(&self, answers: &mut Answers, peer: Peer) {
+        self.give_receipt(answers);
+        let mut without = self.receipts.without.borrow_mut();
+        if !without.contains(&peer) {
+            without.push(peer);
+        }
+    }
+}
