@@ -46,6 +46,7 @@ impl Remote {
 /// # Safety
 /// Arrays are valid for their lengths. The bytes, and a context that is lent, are the operation's
 /// until it is over; injected bytes until the call returns. Nothing is written to those of a write.
+#[inline(always)]
 pub(crate) unsafe fn call(
     endpoint: &Endpoint,
     form: CallFlags,
@@ -61,6 +62,29 @@ pub(crate) unsafe fn call(
         reported: flags & FI_COMPLETION != 0,
         injected: given.write && flags & FI_INJECT != 0,
     };
+    // The function of the table says all but the length.
+    if let (Some(data), Remote::At(addr, key), Bytes::One(start, len @ ..=LONGEST_WRITE)) =
+        (given.data, given.remote, local)
+    {
+        let (to, local) = (fi_rma_iov { addr, len, key }, [slice_mut(start, len)]);
+        // SAFETY: the caller's promise.
+        return unsafe { endpoint.write_short(&access, data, &to, &local) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { begin(endpoint, &access, given, local) }
+}
+
+/// A call of any form.
+///
+/// # Safety
+/// As [`call`].
+#[inline(never)]
+unsafe fn begin(
+    endpoint: &Endpoint,
+    access: &Access,
+    given: &RmaArgs,
+    local: Bytes,
+) -> Result<usize, i32> {
     // SAFETY: the caller's promise.
     unsafe {
         let local = local.room()?;
@@ -76,7 +100,7 @@ pub(crate) unsafe fn call(
             }
             Remote::Pieces(..) => return Err(FI_EINVAL),
         };
-        endpoint.access(&access, local.as_slice(), remote)
+        endpoint.access(access, local.as_slice(), remote)
     }
 }
 
@@ -119,12 +143,8 @@ impl Endpoint {
             return Err(FI_EINVAL);
         }
         if let (Some(data), [whole], ..=LONGEST_WRITE) = (access.data, remote, total) {
-            self.may_ask()?;
-            let node = self.accessing(access, peer, total, None);
-            // SAFETY: the caller's promise; the node is this operation's.
-            unsafe { self.ask_to_write(peer, node, data, whole, local) }?;
-            self.tally.accessed(access.write, total);
-            return Ok(0);
+            // SAFETY: the caller's promise.
+            return unsafe { self.write_short(access, data, whole, local) };
         }
         self.attached(peer)?;
         // Its data goes in a copy of its own once it is over.
@@ -152,6 +172,26 @@ impl Endpoint {
         }
         // SAFETY: as above.
         unsafe { self.access_pieces(access, peer, local, remote, node) };
+        Ok(0)
+    }
+
+    /// Has the target of a short write with data copy it into place.
+    ///
+    /// # Safety
+    /// As [`access`](Self::access).
+    unsafe fn write_short(
+        &self,
+        access: &Access,
+        data: u64,
+        to: &fi_rma_iov,
+        local: &[RawSliceMut],
+    ) -> Result<usize, i32> {
+        let peer = self.peer(access.peer)?;
+        self.may_ask()?;
+        let node = self.accessing(access, peer, to.len, None);
+        // SAFETY: the caller's promise; the node is this operation's.
+        unsafe { self.ask_to_write(peer, node, data, to, local) }?;
+        self.tally.accessed(access.write, to.len);
         Ok(0)
     }
 

@@ -85,7 +85,7 @@ impl Untaken {
 
 impl Endpoint {
     /// Whether a peer may be asked for one more operation.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_ask(&self) -> Result<(), i32> {
         if self.unanswered.borrow().is_full() {
             self.progress();
@@ -94,8 +94,9 @@ impl Endpoint {
         self.may_inject()
     }
 
-    /// Asks a peer for an operation, of which `put` writes down what is to be done. It is over with
-    /// the answer. On an error it was not begun, and the node is nobody's any more.
+    /// Asks a peer for an operation. `put` writes the message down: the first word, which it gets,
+    /// and what is to be done. It is over with the answer. On an error it was not begun, and the
+    /// node is nobody's any more.
     ///
     /// # Safety
     /// The node is this operation's, and in no list; the room for results is its own until it is
@@ -105,15 +106,16 @@ impl Endpoint {
         peer: Peer,
         node: *mut Node,
         asked: Asked,
-        put: impl FnOnce(&mut Vec<u8>),
+        put: impl FnOnce(u64, &mut Vec<u8>),
     ) -> Result<(), i32> {
         let Asked { topic, word, room } = asked;
         let operation = Operation { node, room };
         // There is room, by `may_ask`.
         let number = self.unanswered.borrow_mut().add(peer, operation);
         self.receipts.awaited.set(true);
-        let mut message = self.begin(topic, number);
-        put(&mut message);
+        let mut message = self.said_last.take();
+        message.clear();
+        put(topic.word(number), &mut message);
         // Most peers are attached, which this shows too.
         if self.says_now(peer, word, &message) {
             self.said_last.set(message);
@@ -257,6 +259,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// The node is this operation's, and in no list; the bytes are readable during the call.
+    #[inline(always)]
     pub(crate) unsafe fn ask_to_write(
         &self,
         peer: Peer,
@@ -270,9 +273,9 @@ impl Endpoint {
             word: Some(data),
             room: Room::None,
         };
-        let put = |message: &mut Vec<u8>| {
-            let place = [to.key.to_ne_bytes(), to.addr.to_ne_bytes()];
-            message.extend_from_slice(place.as_flattened());
+        let put = |first, message: &mut Vec<u8>| {
+            let words = [first, to.key, to.addr].map(u64::to_ne_bytes);
+            message.extend_from_slice(words.as_flattened());
             // SAFETY: the caller's promise.
             unsafe { append(message, parts(bytes)) };
         };

@@ -39,7 +39,8 @@ pub(crate) enum Topic {
 }
 
 impl Topic {
-    fn word(self, number: u64) -> u64 {
+    /// The first word of a message.
+    pub(crate) fn word(self, number: u64) -> u64 {
         numbered(self as u16, number)
     }
 

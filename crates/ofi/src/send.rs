@@ -268,7 +268,7 @@ impl Endpoint {
     }
 
     /// Whether one more copy may wait.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn may_inject(&self) -> Result<(), i32> {
         let bytes = self.injected_bytes.get();
         if self.injected.get() >= MOST_INJECTED || bytes >= MOST_INJECTED_BYTES {

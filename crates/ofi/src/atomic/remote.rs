@@ -91,9 +91,10 @@ struct Header {
 impl Header {
     const LEN: usize = 32;
 
-    fn words(&self) -> [u64; 4] {
+    /// The words of a message, behind this first one.
+    fn words(&self, first: u64) -> [u64; 5] {
         let kind = u64::from(self.datatype) << 32 | u64::from(self.op);
-        [self.key, self.addr, self.count, kind]
+        [first, self.key, self.addr, self.count, kind]
     }
 
     /// Splits a message.
@@ -207,8 +208,8 @@ impl Endpoint {
             word: None,
             room: Room::of(results.as_slice()),
         };
-        let put = |message: &mut Vec<u8>| {
-            let words = header.words().map(u64::to_ne_bytes);
+        let put = |first, message: &mut Vec<u8>| {
+            let words = header.words(first).map(u64::to_ne_bytes);
             message.extend_from_slice(words.as_flattened());
             // SAFETY: operands are readable during the call.
             unsafe {
