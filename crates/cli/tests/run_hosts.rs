@@ -273,3 +273,20 @@ fn signals_are_passed_on_to_all_hosts() {
     assert_eq!([lines.next(), lines.next()], ["got", "got"]);
     assert!(collect(child).status.success());
 }
+
+#[test]
+fn a_job_that_stops_goes_on_on_all_hosts() {
+    let script = "trap 'echo on; exit 0' CONT; echo ready; while :; do sleep 0.01; done";
+    let login = Login::new(HERE);
+    let mut child = login
+        .run_script(&["--hosts=a,b", "-n2"], script)
+        .spawn()
+        .unwrap();
+    let lines = Lines::of(&mut child);
+    assert_eq!([lines.next(), lines.next()], ["ready", "ready"]);
+    signal(&child, Signal::TSTP);
+    wait_for_stop(&child);
+    signal(&child, Signal::CONT);
+    assert!(collect(child).status.success());
+    assert_eq!(lines.rest(), ["on", "on"]);
+}

@@ -13,7 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid,
+};
 
 /// Far beyond what any of these tests needs; it turns a hang into a failure.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
@@ -78,6 +80,17 @@ pub(crate) fn pid(child: &Child) -> Pid {
 
 pub(crate) fn signal(child: &Child, signal: Signal) {
     kill_process(pid(child), signal).unwrap();
+}
+
+/// Waits, bounded, until a launcher has stopped.
+pub(crate) fn wait_for_stop(child: &Child) {
+    let pid = pid(child);
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || {
+        let status = waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
+        send.send(status.is_some_and(|status| status.stopped()))
+    });
+    assert_eq!(receive.recv_timeout(WATCHDOG), Ok(true), "no stop in time");
 }
 
 /// The lines of a launcher's standard output, each waited for, bounded.

@@ -56,8 +56,9 @@ impl Job {
             };
         }
         self.tell_all(&Order::Signal(signal.as_raw()));
-        if signal == Signal::TSTP {
-            // Stops here, until SIGCONT; that is passed on in turn.
+        if signal == Signal::TSTP && matches!(self.control, Control::Server(_)) {
+            // Stops here, until SIGCONT; that is passed on in turn. A host does not stop: nothing
+            // but its launcher's word would wake it, which it would not read.
             let _cannot_fail = kill_process(getpid(), Signal::STOP);
         }
     }
