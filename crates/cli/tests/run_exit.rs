@@ -4,7 +4,10 @@
 
 mod launcher;
 
+use std::process::Stdio;
+
 use launcher::*;
+use rustix::process::{Pid, Signal, kill_process};
 
 fn code(words: &[&str], script: &str) -> (Option<i32>, String) {
     let output = finish(run_script(words, script));
@@ -170,4 +173,18 @@ fn the_time_limit_ends_the_job() {
     let (code, err) = code(&["-n", "2", "--timeout", "0.2"], "sleep 1000");
     assert_eq!(code, Some(124));
     assert!(err.contains("within 0.2 s"), "{err}");
+}
+
+/// A shell may have started a process before it became the launcher.
+#[test]
+fn children_from_before_the_job_outlive_it() {
+    let script = "sleep 1000 >/dev/null 2>&1 & echo $!; exec \"$0\" run -n 1 true";
+    let mut command = undisturbed("/bin/sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_limic")]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = finish(command);
+    let number = numbers(&out(&output))[0];
+    assert!(output.status.success(), "{}", err(&output));
+    assert!(in_process_table(number), "process {number} was ended");
+    kill_process(Pid::from_raw(number).unwrap(), Signal::KILL).unwrap();
 }

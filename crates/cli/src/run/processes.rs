@@ -91,8 +91,9 @@ enum Target {
 /// Ends the launcher's children, and remembers which were asked.
 #[derive(Debug)]
 pub(super) struct Ender {
-    /// The one child that is not of the job. Where /proc cannot be used, there is none.
-    guard: Option<Pid>,
+    /// Children that are not of the job: the guard, and those of the program that was this process
+    /// before. Where /proc cannot be used, none is known.
+    spared: HashSet<Pid>,
     /// Where /proc cannot be used, ranks are the only children that are known.
     proc_is_ours: bool,
     /// The ranks that were not waited for.
@@ -105,10 +106,12 @@ pub(super) struct Ender {
 }
 
 impl Ender {
-    /// Spares the guard. Without one, /proc is of no use.
+    /// Spares the guard, and all other children that there are before the first rank. Without a
+    /// guard, /proc is of no use.
     pub(super) fn new(guard: Option<Pid>) -> Self {
+        let before = guard.iter().flat_map(|_| children());
         Self {
-            guard,
+            spared: before.map(|(pid, _)| pid).chain(guard).collect(),
             proc_is_ours: guard.is_some(),
             ranks: HashSet::new(),
             groups: HashSet::new(),
@@ -117,14 +120,14 @@ impl Ender {
         }
     }
 
-    fn children(&self) -> impl Iterator<Item = (Pid, Pid)> + use<> {
-        let guard = self.guard;
+    fn children(&self) -> impl Iterator<Item = (Pid, Pid)> {
         let all = match self.proc_is_ours {
             true => children(),
             // Then no rank is in the foreground, and each leads a group.
             false => self.ranks.iter().map(|&pid| (pid, pid)).collect(),
         };
-        all.into_iter().filter(move |(pid, _)| Some(*pid) != guard)
+        all.into_iter()
+            .filter(|(pid, _)| !self.spared.contains(pid))
     }
 
     /// Whether a process of the job is left. What its processes start is not missed: until its
@@ -146,12 +149,12 @@ impl Ender {
         self.asked.remove(&Target::Process(pid));
         self.refused.remove(&pid);
         self.ranks.remove(&pid);
-        self.guard = self.guard.filter(|guard| *guard != pid);
+        self.spared.remove(&pid);
     }
 
     /// Asks every child, with its group, to end; each only once, so that it may take its time.
     pub(super) fn ask(&mut self) {
-        for (pid, group) in self.children() {
+        for (pid, group) in self.children().collect::<Vec<_>>() {
             let target = self.target(pid, group);
             if self.asked.insert(target) {
                 self.signal(pid, target, Signal::TERM);
@@ -165,7 +168,7 @@ impl Ender {
     /// it again after each end of a child. False if only children are left that it may not kill.
     pub(super) fn kill(&mut self) -> bool {
         let mut hope = false;
-        for (pid, group) in self.children() {
+        for (pid, group) in self.children().collect::<Vec<_>>() {
             let target = self.target(pid, group);
             hope |= self.signal(pid, target, Signal::KILL);
         }
