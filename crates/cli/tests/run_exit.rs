@@ -188,3 +188,10 @@ fn children_from_before_the_job_outlive_it() {
     assert!(in_process_table(number), "process {number} was ended");
     kill_process(Pid::from_raw(number).unwrap(), Signal::KILL).unwrap();
 }
+
+#[test]
+fn a_parent_that_ignores_the_ends_of_children_changes_nothing() {
+    let command = run_script(&["-n", "1"], "exit 7");
+    let output = finish(ignoring("CHLD", &command));
+    assert_eq!(output.status.code(), Some(7), "{}", err(&output));
+}

@@ -290,3 +290,16 @@ fn a_job_that_stops_goes_on_on_all_hosts() {
     assert!(collect(child).status.success());
     assert_eq!(lines.rest(), ["on", "on"]);
 }
+
+#[test]
+fn a_signal_that_the_launcher_ignores_reaches_no_host() {
+    let script = "trap 'exit 0' USR1; echo ready; while :; do sleep 0.01; done";
+    let login = Login::new("exec env --default-signal=HUP sh -c \"$2\"");
+    let command = login.run_script(&["--hosts=a", "-n1"], script);
+    let mut child = ignoring("HUP", &command).spawn().unwrap();
+    let lines = Lines::of(&mut child);
+    assert_eq!(lines.next(), "ready");
+    signal(&child, Signal::HUP);
+    signal(&child, Signal::USR1);
+    assert_eq!(collect(child).status.code(), Some(0));
+}

@@ -44,6 +44,18 @@ pub(crate) fn run_script(words: &[&str], script: &str) -> Command {
     command
 }
 
+/// The same command of [`run`], whose launcher starts with this signal ignored.
+pub(crate) fn ignoring(name: &str, command: &Command) -> Command {
+    let mut same = Command::new(command.get_program());
+    let mut words = command.get_args();
+    // The first is `env`'s own, too.
+    same.args(words.next());
+    same.arg(format!("--ignore-signal={name}")).args(words);
+    same.stdin(Stdio::null());
+    same.stdout(Stdio::piped()).stderr(Stdio::piped());
+    same
+}
+
 /// Waits for the end, bounded, and collects what was printed.
 pub(crate) fn finish(mut command: Command) -> Output {
     collect(command.spawn().unwrap())

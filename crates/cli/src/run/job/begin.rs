@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::os::fd::OwnedFd;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::signal::{self, SigHandler, SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::{Rlimit, getpid};
 
@@ -123,13 +123,30 @@ fn place(policy: Option<binding::Policy>, ranks: u32) -> Result<Vec<Option<usize
 
 /// Takes the signals that are passed on as events, before the first rank starts, so that none is
 /// lost. Returns the former mask, which is the ranks'.
+///
+/// A blocked signal comes even if it is ignored. So those that the parent had this process ignore
+/// stay out, as nohup(1) means it. Only the ends of children have to come: where they are ignored,
+/// wait(2) tells nothing.
 pub(super) fn take_signals() -> Result<(SignalFd, SigSet), RunError> {
-    let mask: SigSet = SIGNALS.iter().map(|(signal, _)| *signal).collect();
+    // SAFETY: it sets no function to be called, and nothing here relies on SIGCHLD being ignored.
+    unsafe { signal::signal(Signal::SIGCHLD, SigHandler::SigDfl) }
+        .map_err(nix_error("taking note of the ends of children"))?;
+    let all = SIGNALS.iter().map(|(signal, _)| *signal);
+    let mask: SigSet = all.filter(|signal| !is_ignored(*signal)).collect();
     let former = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let former = former.map_err(nix_error("blocking signals"))?;
     let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
     let signals = SignalFd::with_flags(&mask, flags).map_err(nix_error("making a signalfd"))?;
     Ok((signals, former))
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action the call only reads, and writes the old one to a place of its
+    // type.
+    let code = unsafe { libc::sigaction(signal as i32, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: a call that succeeds has written it.
+    code == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
 /// Makes what ranks leave behind this process's children, and starts what ends all that has this
