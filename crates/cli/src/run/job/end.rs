@@ -1,0 +1,79 @@
+//! When a job ends, and how.
+
+use std::time::Instant;
+
+use super::super::notice;
+use super::super::wire::Order;
+use super::{Control, Job, Phase};
+
+/// The exit code after `--timeout`, as timeout(1) has it.
+const TIMED_OUT: u8 = 124;
+
+impl Job {
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let next = match self.phase {
+            Phase::Running => self.end_at,
+            Phase::Ending(kill_at) | Phase::Leaving(kill_at) => Some(kill_at),
+            Phase::Killing | Phase::Over => None,
+        };
+        let greetings = self.remotes.iter().filter_map(|remote| remote.greet_by());
+        next.into_iter().chain(greetings).min()
+    }
+
+    pub(super) fn keep_time(&mut self) {
+        let now = Instant::now();
+        self.give_up_silent(now);
+        let is_due = |at: Instant| at <= now;
+        match self.phase {
+            Phase::Running if self.end_at.is_some_and(is_due) => {
+                let seconds = self.limits.timeout.unwrap_or_default().as_secs_f64();
+                notice(format_args!(
+                    "the job did not end within {seconds} s; ending it"
+                ));
+                self.fail(TIMED_OUT);
+                self.end();
+            }
+            Phase::Ending(at) | Phase::Leaving(at) if is_due(at) => self.kill(),
+            _ => {}
+        }
+    }
+
+    /// The first failure makes the exit code.
+    pub(super) fn fail(&mut self, code: u8) {
+        self.failure.get_or_insert(code);
+    }
+
+    pub(super) fn end(&mut self) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        let now = Instant::now();
+        self.phase = Phase::Ending(now.checked_add(self.limits.grace).unwrap_or(now));
+        match self.remotes.is_empty() {
+            true => self.ender.ask(),
+            false => self.tell_all(&Order::End),
+        }
+    }
+
+    pub(super) fn kill(&mut self) {
+        if self.leave() {
+            return;
+        }
+        self.phase = Phase::Killing;
+        if !self.ender.kill() {
+            // Children are left that may not be signalled. They are the next init's to wait for.
+            self.close();
+        }
+    }
+
+    /// No process is left.
+    pub(super) fn close(&mut self) {
+        self.close_outputs();
+        if let Control::Launcher(launcher) = &mut self.control
+            && self.phase != Phase::Over
+        {
+            launcher.over();
+        }
+        self.phase = Phase::Over;
+    }
+}
