@@ -6,8 +6,10 @@ mod launcher;
 
 use std::io::Write;
 use std::process::Stdio;
+use std::time::Instant;
 
 use launcher::*;
+use rustix::process::Signal;
 
 #[test]
 fn labels_lead_whole_lines_on_both_streams() {
@@ -51,6 +53,51 @@ fn a_reader_that_goes_away_ends_the_job() {
         Some(141),
         "SIGPIPE, as in a shell's pipeline"
     );
+}
+
+/// Nothing reads what the launcher and its rank print, onto one pipe. The rank runs `fill`, and
+/// ends all the same at the time limit.
+fn ends_without_a_reader(test: &str, words: &[&str], fill: &str) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let fifo = Fifo::new(test);
+    let variable = fifo.variable();
+    let words = [&["-n1", "--timeout=0.3", &variable], words].concat();
+    let mut command = run_script(&words, &format!("echo $$ >$FIFO; {fill}"));
+    command.stdout(writer.try_clone().unwrap()).stderr(writer);
+    let child = command.spawn().unwrap();
+    drop(command);
+    Watch::on(fifo.line().parse().unwrap()).wait_for_end();
+    drop(reader);
+    assert_eq!(collect(child).status.code(), Some(124));
+}
+
+#[test]
+fn the_time_limit_holds_where_nobody_reads() {
+    ends_without_a_reader("no-reader", &[], "exec yes");
+}
+
+#[test]
+fn the_time_limit_holds_where_nobody_reads_labelled_lines() {
+    ends_without_a_reader("no-reader-label", &["-l"], "yes & exec yes >&2");
+}
+
+#[test]
+fn a_launcher_that_nobody_reads_can_be_ended() {
+    let fifo = Fifo::new("unread");
+    let script = "echo $$ >$FIFO; exec head -c 500000 /dev/zero";
+    let mut child = run_script(&["-n1", "-l", &fifo.variable()], script)
+        .spawn()
+        .unwrap();
+    let rank: i32 = fifo.line().parse().unwrap();
+    let begin = Instant::now();
+    while in_process_table(rank) {
+        assert!(begin.elapsed() < WATCHDOG, "the rank is left");
+        std::thread::yield_now();
+    }
+    let reader = child.stdout.take();
+    signal(&child, Signal::TERM);
+    assert_eq!(collect(child).status.code(), Some(0));
+    drop(reader);
 }
 
 #[test]

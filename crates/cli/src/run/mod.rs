@@ -25,10 +25,12 @@ mod wire;
 pub(crate) use spawn::end_with;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::io::Errno;
 
 /// Most ranks that one launcher starts: each needs a process and up to four descriptors.
 const MAX_RANKS: u32 = 4096;
@@ -180,9 +182,24 @@ impl RunError {
     }
 }
 
-/// Tells the user something. A standard error that nobody reads any more is no reason to fail.
+/// How long a notice waits for its reader.
+const NOTICE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
+
+/// Tells the user something. A standard error that nobody reads, for now or any more, is no reason
+/// to fail or to wait for long: what the job needs is done before.
 fn notice(text: std::fmt::Arguments<'_>) {
-    let _unread = writeln!(std::io::stderr().lock(), "limic run: {text}");
+    let line = format!("limic run: {text}\n");
+    let mut rest = line.as_bytes();
+    while !rest.is_empty() {
+        match output::write_piece(std::io::stderr(), rest, &NOTICE) {
+            Ok(count) => rest = &rest[count..],
+            Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// Names the step in which a system call failed.

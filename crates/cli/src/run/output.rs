@@ -6,6 +6,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 /// A line longer than this is cut: memory is bounded, whatever a rank prints.
@@ -16,6 +17,20 @@ const MAX_QUEUED: usize = 1 << 20;
 
 /// After `poll` reported room, a pipe takes this many bytes without waiting (`PIPE_BUF`).
 const PIECE: usize = 4096;
+
+const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// Writes one piece of these bytes once there is room; [`Errno::AGAIN`] if there is none in time.
+pub(super) fn write_piece(fd: impl AsFd, bytes: &[u8], time: &Timespec) -> Result<usize, Errno> {
+    let mut room = [PollFd::new(&fd, PollFlags::OUT)];
+    match poll(&mut room, Some(time))? {
+        0 => Err(Errno::AGAIN),
+        _ => rustix::io::write(fd, &bytes[..bytes.len().min(PIECE)]),
+    }
+}
 
 /// The launcher's own standard output or error.
 #[derive(Debug)]
@@ -94,11 +109,11 @@ impl Sink {
         self.discard();
     }
 
-    /// Writes one piece. Call it when `poll` reports room.
+    /// Writes one piece if there is room: standard output and error may be one pipe, and the last
+    /// room that `poll` has seen for both is used up by one.
     pub(super) fn write(&mut self) {
         let Some(fd) = &self.fd else { return };
-        let end = self.queue.len().min(self.written + PIECE);
-        match rustix::io::write(fd, &self.queue[self.written..end]) {
+        match write_piece(fd, &self.queue[self.written..], &NOW) {
             Ok(count) => self.written += count,
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => self.give_up(),

@@ -5,9 +5,9 @@
 )]
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -110,10 +110,13 @@ pub(crate) struct Lines(mpsc::Receiver<String>);
 
 impl Lines {
     pub(crate) fn of(child: &mut Child) -> Self {
+        Self::from(child.stdout.take().unwrap())
+    }
+
+    pub(crate) fn from(source: impl Read + Send + 'static) -> Self {
         let (send, receive) = mpsc::channel();
-        let out: ChildStdout = child.stdout.take().unwrap();
         thread::spawn(move || {
-            for line in BufReader::new(out).lines() {
+            for line in BufReader::new(source).lines() {
                 if send.send(line.unwrap()).is_err() {
                     return;
                 }
@@ -180,7 +183,7 @@ impl Watch {
 pub(crate) struct Fifo {
     path: PathBuf,
     /// Keeps what a rank wrote, also when no rank has the pipe open.
-    _open: File,
+    open: File,
 }
 
 impl Fifo {
@@ -191,10 +194,13 @@ impl Fifo {
         let fifo = folder.join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let open = File::options().read(true).write(true).open(&fifo).unwrap();
-        Self {
-            path: fifo,
-            _open: open,
-        }
+        Self { path: fifo, open }
+    }
+
+    /// The first line that a rank writes here, bounded.
+    pub(crate) fn line(&self) -> String {
+        let lines = Lines::from(self.open.try_clone().unwrap());
+        lines.next()
     }
 
     /// For `--env`.

@@ -27,11 +27,11 @@ impl Job {
         match self.phase {
             Phase::Running if self.end_at.is_some_and(is_due) => {
                 let seconds = self.limits.timeout.unwrap_or_default().as_secs_f64();
+                self.fail(TIMED_OUT);
+                self.end();
                 notice(format_args!(
                     "the job did not end within {seconds} s; ending it"
                 ));
-                self.fail(TIMED_OUT);
-                self.end();
             }
             Phase::Ending(at) | Phase::Leaving(at) if is_due(at) => self.kill(),
             _ => {}

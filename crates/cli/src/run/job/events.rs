@@ -11,6 +11,9 @@ use super::super::wire::{Order, Report};
 use super::super::{RunError, notice};
 use super::{Control, Job, Phase, SIGNALS, nix_error};
 
+/// The signals that end a program.
+const ENDS: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+
 impl Job {
     pub(super) fn take_signals(&mut self) -> Result<(), RunError> {
         while let Some(info) = self
@@ -29,14 +32,16 @@ impl Job {
     }
 
     pub(super) fn pass_on(&mut self, signal: Signal, from_terminal: bool) {
-        if signal == Signal::INT {
-            if self.phase == Phase::Over {
-                // Only output is left, and nobody reads it.
+        if self.phase == Phase::Over {
+            // Only output is left. Whoever ends the launcher does not wait for its reader.
+            if ENDS.contains(&signal) && matches!(self.control, Control::Server(_)) {
                 self.sinks.iter_mut().for_each(Sink::discard);
-            } else if self.interrupted || self.phase != Phase::Running {
-                notice(format_args!("interrupted again; killing the job"));
+            }
+        } else if signal == Signal::INT {
+            if self.interrupted || self.phase != Phase::Running {
                 self.fail(Ending::Killed(libc::SIGINT).code());
                 self.kill();
+                notice(format_args!("interrupted again; killing the job"));
                 return;
             }
             self.interrupted = true;
@@ -93,10 +98,10 @@ impl Job {
                 Ok(Some(line)) => self.handle(rank, line),
                 Ok(None) => return true,
                 Err(error) => {
+                    self.hang_up(index);
                     notice(format_args!(
                         "rank {rank} sent {error} over PMI; not listening to it"
                     ));
-                    self.hang_up(index);
                 }
             }
         }
@@ -139,12 +144,12 @@ impl Job {
                 Effect::Abort { code, text } => {
                     if self.phase == Phase::Running {
                         let place = self.place_of(from);
-                        notice(format_args!(
-                            "rank {from} ({place}) aborted the job with code {code}: {text}"
-                        ));
                         // An abort is a failure, whatever code it names.
                         self.fail(exit_code(code).max(1));
                         self.end();
+                        notice(format_args!(
+                            "rank {from} ({place}) aborted the job with code {code}: {text}"
+                        ));
                     }
                 }
                 Effect::Warn(text) => notice(format_args!("{text}")),

@@ -315,10 +315,10 @@ impl Job {
             true => "going on",
             false => "ending the job",
         };
-        notice(format_args!("rank {index} ({place}) {ending}; {next}"));
         self.fail(ending.code());
         if !self.limits.keep_going {
             self.end();
         }
+        notice(format_args!("rank {index} ({place}) {ending}; {next}"));
     }
 }

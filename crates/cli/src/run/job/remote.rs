@@ -174,13 +174,13 @@ impl Job {
                     }
                 }
                 Some(text) => {
+                    self.end_as(LAUNCHER_FAILED);
+                    self.lose(number);
                     notice(format_args!(
                         "{} says {text:?}, and not {GREETING:?}: it has another version of limic, \
                          or a file that its shell reads at the login prints something",
-                        remote.part.host
+                        self.remotes[number].name()
                     ));
-                    self.end_as(LAUNCHER_FAILED);
-                    self.lose(number);
                     return;
                 }
             }
@@ -203,10 +203,10 @@ impl Job {
                 Err(_) => false,
             };
             if !is_sound {
-                let name = &self.remotes[number].part.host;
-                notice(format_args!("{name} sent something that makes no sense"));
                 self.end_as(LAUNCHER_FAILED);
                 self.lose(number);
+                let name = self.remotes[number].name();
+                notice(format_args!("{name} sent something that makes no sense"));
             }
         }
     }
@@ -231,11 +231,12 @@ impl Job {
                 self.count_end(rank as usize, ending, format_args!("pid {pid} on {name}"));
             }
             Report::Failed(text, code) => {
-                if self.phase == Phase::Running {
-                    notice(format_args!("{}: {text}", remote.part.host));
-                }
+                let is_news = self.phase == Phase::Running;
                 self.end_part(number);
                 self.end_as(code);
+                if is_news {
+                    notice(format_args!("{}: {text}", self.remotes[number].name()));
+                }
             }
             Report::Over => {
                 remote.is_over = true;
@@ -274,14 +275,14 @@ impl Job {
         // Why nothing answered there, the end of the login tells.
         let is_news = remote.start.is_none() && self.phase == Phase::Running;
         if !std::mem::replace(&mut self.remotes[number].is_over, true) {
+            self.end_part(number);
+            self.end_as(LAUNCHER_FAILED);
             if is_news {
                 notice(format_args!(
                     "the connection to {} ended before its ranks did; ending the job",
-                    self.remotes[number].part.host
+                    self.remotes[number].name()
                 ));
             }
-            self.end_part(number);
-            self.end_as(LAUNCHER_FAILED);
         }
     }
 
@@ -290,18 +291,19 @@ impl Job {
         let Some(number) = self.remotes.iter().position(|remote| remote.login == pid) else {
             return;
         };
-        if self.remotes[number].start.is_some() && ending.code() != 0 {
-            notice(format_args!(
-                "{}: the login {ending} before limic answered; is this command there, at the same \
-                 path, and does ssh get there without a password?",
-                self.remotes[number].part.host
-            ));
-        }
+        let is_early = self.remotes[number].start.is_some() && ending.code() != 0;
         if let Some(wire) = &self.remotes[number].wire {
             wire.shut();
         }
         while self.remotes[number].wire.is_some() {
             self.serve_remote(number);
+        }
+        if is_early {
+            notice(format_args!(
+                "{}: the login {ending} before limic answered; is this command there, at the same \
+                 path, and does ssh get there without a password?",
+                self.remotes[number].name()
+            ));
         }
     }
 
@@ -310,16 +312,16 @@ impl Job {
         for number in 0..self.remotes.len() {
             let remote = &mut self.remotes[number];
             if remote.greet_by.is_some_and(|at| at <= now) {
-                notice(format_args!(
-                    "{} did not answer within {} s",
-                    remote.part.host,
-                    TO_GREET.as_secs()
-                ));
                 remote.start = None;
                 // Not waited for yet, so the number is its own.
                 let _gone = kill_process_group(remote.login, Signal::KILL);
                 self.end_as(LAUNCHER_FAILED);
                 self.lose(number);
+                notice(format_args!(
+                    "{} did not answer within {} s",
+                    self.remotes[number].name(),
+                    TO_GREET.as_secs()
+                ));
             }
         }
     }
