@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use launcher::*;
 use limic_tests::namespaces;
@@ -302,4 +303,50 @@ fn a_signal_that_the_launcher_ignores_reaches_no_host() {
     signal(&child, Signal::HUP);
     signal(&child, Signal::USR1);
     assert_eq!(collect(child).status.code(), Some(0));
+}
+
+/// Logs in to a host, says so, and takes a while.
+fn slow_login(wait: &str) -> (Login, Child, Lines) {
+    let login = Login::new(&format!("echo waiting >&2; {wait}; exec sh -c \"$2\""));
+    let mut child = login
+        .run(&["--hosts=a", "-n1", "echo", "hi"])
+        .spawn()
+        .unwrap();
+    let errors = Lines::from(child.stderr.take().unwrap());
+    assert_eq!(errors.next(), "waiting");
+    (login, child, errors)
+}
+
+#[test]
+fn a_signal_during_the_login_does_no_harm() {
+    let (_login, child, errors) = slow_login("sleep 1");
+    signal(&child, Signal::USR1);
+    let output = collect(child);
+    assert_eq!(output.status.code(), Some(0), "{:?}", errors.rest());
+    assert_eq!(out(&output), "hi\n");
+}
+
+#[test]
+fn a_signal_that_ends_comes_before_the_login_does() {
+    for (name, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        for wait in ["sleep 1", "sleep 1000"] {
+            let (_login, child, errors) = slow_login(wait);
+            signal(&child, name);
+            let output = collect(child);
+            assert_eq!(output.status.code(), Some(code), "{wait}");
+            assert_eq!(out(&output), "");
+            assert_eq!(errors.rest(), Vec::<String>::new());
+        }
+    }
+}
+
+/// One host is there and its rank fails; nobody waits for the other.
+#[test]
+fn a_failure_elsewhere_ends_a_login() {
+    let script = "[ $1 = b ] && sleep 1000; exec sh -c \"$2\"";
+    let login = Login::new(script);
+    let begin = Instant::now();
+    let output = finish(login.run_script(&["--hosts=a,b", "-n2"], "exit 7"));
+    assert_eq!(output.status.code(), Some(7), "{}", err(&output));
+    assert!(begin.elapsed() < Duration::from_secs(10));
 }

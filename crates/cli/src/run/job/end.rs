@@ -51,11 +51,15 @@ impl Job {
         self.phase = Phase::Ending(now.checked_add(self.limits.grace).unwrap_or(now));
         match self.remotes.is_empty() {
             true => self.ender.ask(),
-            false => self.tell_all(&Order::End),
+            false => {
+                self.give_up_logins();
+                self.tell_all(&Order::End);
+            }
         }
     }
 
     pub(super) fn kill(&mut self) {
+        self.give_up_logins();
         if self.leave() {
             return;
         }

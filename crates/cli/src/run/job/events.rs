@@ -1,6 +1,7 @@
 //! What a job does when a descriptor is ready: signals to the launcher, lines from ranks over PMI,
 //! and what ranks print.
 
+use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process, kill_process_group};
 
 use super::super::connection::{Connection, Received};
@@ -9,7 +10,11 @@ use super::super::output::Sink;
 use super::super::pmi_server::Effect;
 use super::super::wire::{Order, Report};
 use super::super::{RunError, notice};
+use super::remote::Input;
 use super::{Control, Job, Phase, SIGNALS, nix_error};
+
+/// Bytes of standard input that are on their way at most.
+const MOST_INPUT: usize = 1 << 16;
 
 /// The signals that end a program.
 const ENDS: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
@@ -32,9 +37,16 @@ impl Job {
     }
 
     pub(super) fn pass_on(&mut self, signal: Signal, from_terminal: bool) {
+        let ends = ENDS.contains(&signal);
+        if ends && self.is_logging_in() {
+            // No rank can work yet: this is the job's end, and not one of its ranks'.
+            self.fail(Ending::Killed(signal.as_raw()).code());
+            self.end();
+            return;
+        }
         if self.phase == Phase::Over {
             // Only output is left. Whoever ends the launcher does not wait for its reader.
-            if ENDS.contains(&signal) && matches!(self.control, Control::Server(_)) {
+            if ends && matches!(self.control, Control::Server(_)) {
                 self.sinks.iter_mut().for_each(Sink::discard);
             }
         } else if signal == Signal::INT {
@@ -196,6 +208,23 @@ impl Job {
             && let Some(output) = slot.take()
         {
             output.finish(sink);
+        }
+    }
+
+    /// Sends a piece of standard input to rank 0.
+    pub(super) fn read_input(&mut self) {
+        let mut bytes = [0; MOST_INPUT];
+        let count = match rustix::io::read(std::io::stdin(), &mut bytes) {
+            Ok(count) => count,
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            Err(_) => 0,
+        };
+        self.input = match count {
+            0 => Input::Closed,
+            _ => Input::Sent,
+        };
+        if let Some(remote) = self.remotes.first_mut() {
+            remote.tell(&Order::Input(bytes[..count].to_vec()));
         }
     }
 

@@ -6,7 +6,6 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::super::hosts::{self, Part};
@@ -27,9 +26,6 @@ const TO_KILL: Duration = Duration::from_secs(10);
 
 /// The code of a launcher that failed itself.
 const LAUNCHER_FAILED: u8 = 125;
-
-/// Bytes of standard input that are on their way at most.
-const MOST_INPUT: usize = 1 << 16;
 
 /// One host: the program that has logged in there, and the way to limic behind it.
 #[derive(Debug)]
@@ -69,10 +65,18 @@ impl Remote {
         &self.part.host
     }
 
+    /// Says it to a host that has begun. What it hears first is what to start.
     pub(super) fn tell(&mut self, order: &Order) {
-        if let Some(wire) = &mut self.wire {
+        if self.start.is_none()
+            && let Some(wire) = &mut self.wire
+        {
             wire.send(order);
         }
+    }
+
+    /// Whether it may still begin.
+    fn is_logging_in(&self) -> bool {
+        self.start.is_some() && self.wire.is_some()
     }
 
     pub(super) fn interests(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
@@ -312,16 +316,29 @@ impl Job {
         for number in 0..self.remotes.len() {
             let remote = &mut self.remotes[number];
             if remote.greet_by.is_some_and(|at| at <= now) {
-                remote.start = None;
-                // Not waited for yet, so the number is its own.
-                let _gone = kill_process_group(remote.login, Signal::KILL);
                 self.end_as(LAUNCHER_FAILED);
-                self.lose(number);
                 notice(format_args!(
                     "{} did not answer within {} s",
                     self.remotes[number].name(),
                     TO_GREET.as_secs()
                 ));
+            }
+        }
+    }
+
+    pub(super) fn is_logging_in(&self) -> bool {
+        self.remotes.iter().any(Remote::is_logging_in)
+    }
+
+    /// The job ends: no host begins any more.
+    pub(super) fn give_up_logins(&mut self) {
+        for number in 0..self.remotes.len() {
+            let remote = &self.remotes[number];
+            if remote.is_logging_in() {
+                // Its end is not seen yet, so the number is its own.
+                let _gone = kill_process_group(remote.login, Signal::KILL);
+                self.lose(number);
+                self.remotes[number].start = None;
             }
         }
     }
@@ -341,7 +358,8 @@ impl Job {
 
     /// Tells hosts how much of their output was written.
     pub(super) fn return_room(&mut self) {
-        for remote in &mut self.remotes {
+        let begun = |remote: &&mut Remote| remote.start.is_none();
+        for remote in self.remotes.iter_mut().filter(begun) {
             for (stream, sink) in self.sinks.iter().enumerate() {
                 if sink.broken() && !std::mem::replace(&mut remote.is_unread[stream], true) {
                     remote.tell(&Order::Unread(stream));
@@ -351,23 +369,6 @@ impl Job {
                     remote.tell(&Order::Written(stream, count));
                 }
             }
-        }
-    }
-
-    /// Sends a piece of standard input to rank 0.
-    pub(super) fn read_input(&mut self) {
-        let mut bytes = [0; MOST_INPUT];
-        let count = match rustix::io::read(std::io::stdin(), &mut bytes) {
-            Ok(count) => count,
-            Err(Errno::AGAIN | Errno::INTR) => return,
-            Err(_) => 0,
-        };
-        self.input = match count {
-            0 => Input::Closed,
-            _ => Input::Sent,
-        };
-        if let Some(remote) = self.remotes.first_mut() {
-            remote.tell(&Order::Input(bytes[..count].to_vec()));
         }
     }
 }
