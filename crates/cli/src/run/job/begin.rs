@@ -97,11 +97,10 @@ pub(crate) fn run_host(start: &Start, wire: Wire) -> Result<(), RunError> {
         ..Job::new(limits, Control::Launcher(launcher), signals)?
     };
     let result = job.start(&plan, cpus);
-    if let Control::Launcher(launcher) = &mut job.control {
-        match result {
-            Ok(input) => launcher.feed(input),
-            Err(error) => launcher.fail(&error),
-        }
+    if let Control::Launcher(launcher) = &mut job.control
+        && let Ok(input) = result
+    {
+        launcher.feed(input);
     }
     job.serve()
 }
@@ -223,6 +222,10 @@ impl Job {
                     self.add(started);
                 }
                 Err(error) => {
+                    // A host that is over has no more to say, so the reason comes first.
+                    if let Control::Launcher(launcher) = &mut self.control {
+                        launcher.fail(&error);
+                    }
                     // Those that run already have nobody to work with.
                     self.kill();
                     return Err(error);
