@@ -350,3 +350,42 @@ fn a_failure_elsewhere_ends_a_login() {
     assert_eq!(output.status.code(), Some(7), "{}", err(&output));
     assert!(begin.elapsed() < Duration::from_secs(10));
 }
+
+/// A job of one rank that has ended, and printed what nobody has read.
+fn unread(login: &Login, flag: &str) -> Child {
+    let script = "echo $$ >&2; exec head -c 2000000 /dev/zero";
+    let mut command = login.run_script(&["--hosts=a", "-n1", flag], script);
+    let mut child = command.spawn().unwrap();
+    let errors = Lines::from(child.stderr.take().unwrap());
+    Watch::on(numbers(&errors.next())[0]).wait_for_end();
+    child
+}
+
+#[test]
+fn a_reader_that_rests_longer_than_the_time_of_grace_misses_nothing() {
+    let login = Login::new(HERE);
+    for grace in ["--grace=0", "--grace=0.2"] {
+        let child = unread(&login, grace);
+        // Nothing is to happen in this time, so there is no event to wait for.
+        thread::sleep(Duration::from_secs(1));
+        let output = collect(child);
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(output.stdout.len(), 2_000_000);
+    }
+}
+
+#[test]
+fn a_launcher_of_hosts_that_nobody_reads_can_be_ended() {
+    let login = Login::new(HERE);
+    let mut child = unread(&login, "--bind=none");
+    let reader = child.stdout.take();
+    // The launcher hears of the rank's end when it likes.
+    let launcher = Watch::on(child.id() as i32);
+    let begin = Instant::now();
+    while !launcher.ends_within(Duration::from_millis(100)) {
+        assert!(begin.elapsed() < WATCHDOG, "the launcher is left");
+        signal(&child, Signal::TERM);
+    }
+    assert_eq!(collect(child).status.code(), Some(0));
+    drop(reader);
+}

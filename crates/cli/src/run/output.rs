@@ -99,7 +99,7 @@ impl Sink {
     }
 
     /// Forgets what waits to be written.
-    pub(super) fn discard(&mut self) {
+    fn discard(&mut self) {
         self.written = self.queue.len();
     }
 

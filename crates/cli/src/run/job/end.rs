@@ -1,19 +1,23 @@
 //! When a job ends, and how.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::super::notice;
+use super::super::output::Sink;
 use super::super::wire::Order;
 use super::{Control, Job, Phase};
 
 /// The exit code after `--timeout`, as timeout(1) has it.
 const TIMED_OUT: u8 = 124;
 
+/// How long a host that is over may take to send more of what its ranks printed, and to end.
+const TO_FINISH: Duration = Duration::from_secs(10);
+
 impl Job {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let next = match self.phase {
             Phase::Running => self.end_at,
-            Phase::Ending(kill_at) | Phase::Leaving(kill_at) => Some(kill_at),
+            Phase::Ending(at) | Phase::Leaving(at) | Phase::Finishing(at) => Some(at),
             Phase::Killing | Phase::Over => None,
         };
         let greetings = self.remotes.iter().filter_map(|remote| remote.greet_by());
@@ -23,6 +27,7 @@ impl Job {
     pub(super) fn keep_time(&mut self) {
         let now = Instant::now();
         self.give_up_silent(now);
+        self.wait_for_output(now);
         let is_due = |at: Instant| at <= now;
         match self.phase {
             Phase::Running if self.end_at.is_some_and(is_due) => {
@@ -33,8 +38,23 @@ impl Job {
                     "the job did not end within {seconds} s; ending it"
                 ));
             }
-            Phase::Ending(at) | Phase::Leaving(at) if is_due(at) => self.kill(),
+            Phase::Ending(at) | Phase::Leaving(at) | Phase::Finishing(at) if is_due(at) => {
+                self.kill();
+            }
             _ => {}
+        }
+    }
+
+    /// The hosts that are over have what the launcher's reader does not take yet, and their logins
+    /// end behind it.
+    fn wait_for_output(&mut self, now: Instant) {
+        let is_wanted = match self.phase {
+            Phase::Ending(_) | Phase::Leaving(_) => self.are_hosts_over(),
+            Phase::Finishing(_) => self.sinks.iter().any(Sink::pending),
+            Phase::Running | Phase::Killing | Phase::Over => false,
+        };
+        if is_wanted {
+            self.phase = Phase::Finishing(now.checked_add(TO_FINISH).unwrap_or(now));
         }
     }
 

@@ -44,10 +44,14 @@ impl Job {
             self.end();
             return;
         }
-        if self.phase == Phase::Over {
+        if matches!(self.phase, Phase::Finishing(_) | Phase::Over) {
             // Only output is left. Whoever ends the launcher does not wait for its reader.
             if ends && matches!(self.control, Control::Server(_)) {
-                self.sinks.iter_mut().for_each(Sink::discard);
+                self.sinks.iter_mut().for_each(Sink::give_up);
+                if self.phase != Phase::Over {
+                    self.kill();
+                }
+                return;
             }
         } else if signal == Signal::INT {
             if self.interrupted || self.phase != Phase::Running {

@@ -330,6 +330,11 @@ impl Job {
         self.remotes.iter().any(Remote::is_logging_in)
     }
 
+    /// Whether this is a job of hosts, and no process is left on any.
+    pub(super) fn are_hosts_over(&self) -> bool {
+        !self.remotes.is_empty() && self.remotes.iter().all(|remote| remote.is_over)
+    }
+
     /// The job ends: no host begins any more.
     pub(super) fn give_up_logins(&mut self) {
         for number in 0..self.remotes.len() {
