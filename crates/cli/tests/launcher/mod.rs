@@ -4,6 +4,8 @@
     reason = "each test binary uses the part of these that it needs"
 )]
 
+pub(crate) mod login;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
