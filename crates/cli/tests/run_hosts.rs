@@ -4,8 +4,10 @@
 
 mod launcher;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
@@ -225,5 +227,22 @@ fn a_connection_that_breaks_ends_the_ranks_at_both_ends() {
     assert!(
         text.contains("the connection to b ended before its ranks did"),
         "{text}"
+    );
+}
+
+/// Names of folders are bytes.
+#[test]
+fn ranks_run_in_a_folder_whatever_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join(OsStr::from_bytes(b"not\xffutf-8"));
+    fs::create_dir(&folder).unwrap();
+    let login = Login::new(HERE);
+    let mut command = login.run_script(&["--hosts=a", "-n1"], "pwd");
+    let output = finish_in(&mut command, &folder);
+    assert!(output.status.success(), "{}", err(&output));
+    assert!(
+        output.stdout.ends_with(b"/not\xffutf-8\n"),
+        "{}",
+        out(&output)
     );
 }

@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::PollFlags;
@@ -74,7 +73,8 @@ pub(super) struct Start {
     pub(super) first: u32,
     pub(super) count: u32,
     pub(super) size: u32,
-    pub(super) directory: PathBuf,
+    /// Its name is bytes, as those of the others here.
+    pub(super) directory: OsString,
     /// Variables of the ranks beside those of the host.
     pub(super) environment: Vec<(OsString, OsString)>,
     pub(super) program: Vec<OsString>,
@@ -149,8 +149,12 @@ impl Wire {
 
     /// Sends a message, or keeps it to be sent.
     pub(super) fn send(&mut self, message: &impl Serialize) {
-        // Memory alone could fail here, and that does not return.
-        let bytes = postcard::to_allocvec(message).unwrap_or_default();
+        let Ok(bytes) = postcard::to_allocvec(message) else {
+            // Not of the messages that there are. The other end would miss it: both hear of an end.
+            self.broken = true;
+            self.shut();
+            return;
+        };
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.unsent.extend_from_slice(&len.to_le_bytes());
         self.unsent.extend_from_slice(&bytes);
@@ -217,6 +221,8 @@ pub(super) struct NoMessage;
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::*;
 
     fn pair() -> [Wire; 2] {
@@ -249,6 +255,18 @@ mod tests {
         assert!(matches!(came[1], Report::Over));
         drop(one);
         assert!(!other.read());
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_sent_ends_the_connection() {
+        let name = OsString::from_vec(vec![0xff]);
+        let [mut one, mut other] = pair();
+        one.send(&std::path::PathBuf::from(&name));
+        assert!(!one.read() && !other.read());
+        let [mut one, mut other] = pair();
+        one.send(&name);
+        assert!(other.read());
+        assert_eq!(other.next(), Ok(Some(name)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::{self, SigHandler, SigSet, SigmaskHow, Signal};
@@ -108,7 +109,7 @@ pub(crate) fn run_host(start: &Start, wire: Wire) -> Result<(), RunError> {
 /// Enters the ranks' working directory, and lets this process hold their descriptors. Gives the CPU
 /// of each rank, and the former limit on open files if it was raised.
 fn prepare(start: &Start) -> Result<(Vec<Option<usize>>, Option<Rlimit>), RunError> {
-    let directory = start.directory.clone();
+    let directory = PathBuf::from(&start.directory);
     if let Err(source) = std::env::set_current_dir(&directory) {
         return Err(RunError::Directory { directory, source });
     }

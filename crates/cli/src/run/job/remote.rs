@@ -126,7 +126,7 @@ pub(super) fn run(args: &Args, name: String) -> Result<u8, RunError> {
             first: part.first,
             count: part.count,
             size: args.ranks,
-            directory: directory.clone(),
+            directory: directory.clone().into(),
             environment: environment.clone(),
             program: args.program.clone(),
             bind: args.bind,
