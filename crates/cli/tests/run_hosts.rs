@@ -230,6 +230,22 @@ fn a_connection_that_breaks_ends_the_ranks_at_both_ends() {
     );
 }
 
+/// They are more than the files that a process may open at first.
+#[test]
+fn many_hosts_raise_the_limit_on_open_files() {
+    let login = Login::new("exit 9");
+    let hosts: Vec<String> = (0..70).map(|number| format!("h{number}")).collect();
+    let command = login.run(&["-n70", "--hosts", &hosts.join(","), "true"]);
+    let mut limited = undisturbed("/bin/sh");
+    limited.args(["-c", "ulimit -Sn 100; exec \"$@\"", "sh"]);
+    limited.arg(command.get_program()).args(command.get_args());
+    limited.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = finish(limited);
+    let text = err(&output);
+    assert!(text.contains("the login exited with code 9"), "{text}");
+    assert!(!text.contains("open files"), "{text}");
+}
+
 /// Names of folders are bytes.
 #[test]
 fn ranks_run_in_a_folder_whatever_its_name() {

@@ -137,11 +137,12 @@ enum RunError {
     Spawn { rank: u32, source: std::io::Error },
 
     #[error(
-        "{ranks} ranks need {needed} open files, but at most {allowed} are allowed; raise \
+        "{count} {what} need {needed} open files, but at most {allowed} are allowed; raise \
          ulimit -Hn or start fewer"
     )]
     Descriptors {
-        ranks: u32,
+        count: usize,
+        what: &'static str,
         needed: u64,
         allowed: u64,
     },

@@ -59,19 +59,33 @@ pub(super) struct Plan<'a> {
     pub(super) terminal: bool,
 }
 
-/// Makes sure that the launcher may hold the descriptors of all ranks; returns the former limit if
-/// it was raised, for the ranks to go back to.
-pub(super) fn reserve_files(ranks: u32, are_read: bool) -> Result<Option<Rlimit>, RunError> {
-    let each = if are_read { 3 } else { 1 };
-    // Beside the ranks' own: the standard streams, the signals, the library's, one rank being made.
-    let needed = u64::from(ranks) * each + 64;
+/// What the launcher holds descriptors of.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Holders {
+    /// Ranks on this machine, whose output it reads or not.
+    Ranks { are_read: bool },
+    /// Other hosts.
+    Hosts,
+}
+
+/// Makes sure that the launcher may hold the descriptors of so many; returns the former limit if it
+/// was raised, for the ranks to go back to.
+pub(super) fn reserve_files(count: usize, of: Holders) -> Result<Option<Rlimit>, RunError> {
+    let (what, each) = match of {
+        Holders::Ranks { are_read: false } => ("ranks", 1),
+        Holders::Ranks { are_read: true } => ("ranks", 3),
+        Holders::Hosts => ("hosts", 2),
+    };
+    // Beside theirs: the standard streams, the signals, the library's, one of them being made.
+    let needed = count as u64 * each + 64;
     let old = getrlimit(Resource::Nofile);
     if old.current.is_none_or(|current| current >= needed) {
         return Ok(None);
     }
     if let Some(allowed) = old.maximum.filter(|&maximum| maximum < needed) {
         return Err(RunError::Descriptors {
-            ranks,
+            count,
+            what,
             needed,
             allowed,
         });

@@ -13,7 +13,7 @@ use super::super::guard::{self, Guard};
 use super::super::output::Sink;
 use super::super::pmi_server::PmiServer;
 use super::super::processes::{Ender, in_foreground, proc_is_ours};
-use super::super::spawn::{Plan, Started, reserve_files};
+use super::super::spawn::{Holders, Plan, Started, reserve_files};
 use super::super::wire::{Start, Wire};
 use super::super::{Args, RunError, binding, notice};
 use super::launcher::Launcher;
@@ -33,6 +33,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, RunError> {
     let (signals, mask) = take_signals()?;
     let env = args.env.iter();
     let env: Vec<_> = env.map(|(key, value)| (key.into(), value.into())).collect();
+    let are_read = args.label;
+    let holders = Holders::Ranks { are_read };
     let plan = Plan {
         program: &args.program,
         env: &env,
@@ -43,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, RunError> {
         size: args.ranks,
         is_remote: false,
         mask,
-        files: reserve_files(args.ranks, args.label)?,
+        files: reserve_files(args.ranks as usize, holders)?,
         terminal: std::io::stdin().is_terminal() && in_foreground(),
     };
     let guard = adopt(&name)?;
@@ -114,7 +116,8 @@ fn prepare(start: &Start) -> Result<(Vec<Option<usize>>, Option<Rlimit>), RunErr
         return Err(RunError::Directory { directory, source });
     }
     let cpus = place(start.bind, start.count)?;
-    Ok((cpus, reserve_files(start.count, true)?))
+    let holders = Holders::Ranks { are_read: true };
+    Ok((cpus, reserve_files(start.count as usize, holders)?))
 }
 
 fn place(policy: Option<binding::Policy>, ranks: u32) -> Result<Vec<Option<usize>>, RunError> {

@@ -12,7 +12,7 @@ use super::super::hosts::{self, Part};
 use super::super::outcome::Ending;
 use super::super::pmi_server::PmiServer;
 use super::super::processes::in_foreground;
-use super::super::spawn::reserve_files;
+use super::super::spawn::{Holders, reserve_files};
 use super::super::wire::{GREETING, Order, Report, Start, Wire};
 use super::super::{Args, RunError, notice};
 use super::begin::{failed, take_signals};
@@ -105,8 +105,7 @@ pub(super) fn run(args: &Args, name: String) -> Result<u8, RunError> {
     let parts =
         hosts::distribute(&args.hosts, args.ranks).map_err(|why| RunError::Hosts { why })?;
     let (signals, mask) = take_signals()?;
-    // One descriptor for a host is less than one for a rank.
-    reserve_files(args.ranks, false)?;
+    reserve_files(parts.len(), Holders::Hosts)?;
     let counts: Vec<u32> = parts.iter().map(|part| part.count).collect();
     let server = PmiServer::new(name.clone(), &counts);
     let mut job = Job::new(args.limits(), Control::Server(server), signals)?;
