@@ -110,7 +110,12 @@ impl Device {
 
     /// Whether a sleeper is woken by the descriptor. False: there is something already.
     pub(crate) fn may_sleep(&self) -> bool {
-        // SAFETY: both are open.
+        // Some providers take it for granted that the queue has something to wait for, as efa, and
+        // others have no such call, as opx.
+        if self.wait.is_none() {
+            return false;
+        }
+        // SAFETY: both are open, and the queue has a descriptor.
         unsafe {
             let mut queue = &raw mut (*self.queue).fid;
             let trywait = (*(*self.fabric).ops).trywait;

@@ -308,6 +308,24 @@ fn a_provider_that_is_not_there_is_named() {
     assert!(open("limic").contains("libfabric"), "it never finds itself");
 }
 
+/// A provider whose queue has no descriptor is looked at now and then: nothing asks it for sleep.
+#[test]
+fn who_has_no_descriptor_sleeps_for_short() {
+    let settings = OfiSettings {
+        provider: Some("shm".to_owned()),
+        ..OfiSettings::default()
+    };
+    let mut fabric = match OfiFabric::open(&settings, 1, 1) {
+        Ok(fabric) => fabric,
+        Err(why) => return println!("SKIPPED: {why}"),
+    };
+    if !fabric.wake_fds().is_empty() {
+        return println!("SKIPPED: this shm of libfabric has a descriptor");
+    }
+    fabric.arm().expect("nothing is in the way");
+    assert_eq!(fabric.longest_sleep(), Some(Duration::from_millis(1)));
+}
+
 /// libfabric reads `FI_PROVIDER` once for a process, so another one is started with it.
 #[test]
 fn a_filter_that_puts_an_mpi_on_limic_hides_no_provider_from_limic() {
