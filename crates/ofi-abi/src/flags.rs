@@ -89,6 +89,9 @@ pub const FI_EP_RDM: u32 = 3;
 
 /// Formats of addresses.
 pub const FI_FORMAT_UNSPEC: u32 = 0;
+pub const FI_SOCKADDR: u32 = 1;
+pub const FI_SOCKADDR_IN: u32 = 2;
+pub const FI_SOCKADDR_IN6: u32 = 3;
 pub const FI_ADDR_STR: u32 = 9;
 /// The 64 bytes that no other provider knows.
 pub const FI_ADDR_LIMIC: u32 = FI_PROV_SPECIFIC | 0x6c6d;

@@ -14,7 +14,10 @@ use limic_ofi_abi::endpoint::fid_ep;
 use limic_ofi_abi::entries::{fi_cq_err_entry, fi_cq_msg_entry};
 use limic_ofi_abi::errno::FI_EAVAIL;
 use limic_ofi_abi::objects::{fid_av, fid_cq, fid_domain, fid_fabric, fid_mr};
-use limic_ofi_abi::{FI_ADDR_UNSPEC, FI_MR_LOCAL, FI_PROGRESS_AUTO, FI_RECV, FI_SEND, fi_addr_t};
+use limic_ofi_abi::{
+    FI_ADDR_UNSPEC, FI_MR_LOCAL, FI_PROGRESS_AUTO, FI_RECV, FI_SEND, FI_SOCKADDR, FI_SOCKADDR_IN,
+    FI_SOCKADDR_IN6, fi_addr_t,
+};
 
 use crate::library::Functions;
 use crate::packet::PACKET;
@@ -123,9 +126,17 @@ impl Device {
         }
     }
 
-    /// The address of the endpoint at a place, which may be anything. `None`: of another provider.
+    /// The name of the endpoint at a place, which may be anything. `None`: it is none of this
+    /// provider.
     pub(crate) fn name_at(&self, place: &[u8]) -> Option<Vec<u8>> {
-        name_of(place, self.kind, self.name_len)
+        let name = name_of(place, self.kind, self.name_len)?;
+        let format = self.info.get().addr_format;
+        let has_family = [FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6].contains(&format);
+        // The length of such a name goes by its family, which comes first: with the endpoint's own,
+        // it is as long as the endpoint's own.
+        let family = 1..1 + size_of::<libc::sa_family_t>();
+        let is_ours = place.get(family.clone()) == self.part.place().get(family);
+        (is_ours || !has_family).then_some(name)
     }
 
     /// Whether a place is of this provider.
@@ -136,7 +147,10 @@ impl Device {
     /// Enters a name into the address vector.
     pub(crate) fn insert(&mut self, name: &[u8]) -> Result<fi_addr_t, String> {
         let mut address = FI_ADDR_UNSPEC;
-        // SAFETY: the name is as long as names of this provider are.
+        // Where names are strings, each has an end.
+        let name = [name, &[0]].concat();
+        // SAFETY: the name is as long as the endpoint's own, and of its family if there are
+        // several, as `name_at` makes sure; a string ends.
         let inserted = unsafe {
             let insert = (*(*self.vector).ops).insert;
             let name = name.as_ptr().cast();

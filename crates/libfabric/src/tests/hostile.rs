@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use limic_fabric::{ConnectionFailure, Fabric, Form};
+use limic_fabric::{ConnectionFailure, Fabric, Form, Part, Provider};
 
 use super::{Side, WATCHDOG, pair, patient, polls, secret, settings, until};
 use crate::device::{Device, Looked, Posted, ROOM};
@@ -91,9 +91,13 @@ fn packets_without_the_token_are_nobodys() {
 
 /// What an endpoint of this name and secret says when it calls the second one.
 fn hello(id: u64, secret_of_caller: u64, from: &Stranger) -> Vec<u8> {
+    hello_from(id, secret_of_caller, from.device.part.place())
+}
+
+fn hello_from(id: u64, secret_of_caller: u64, place: &[u8]) -> Vec<u8> {
     let greeting = Greeting {
         words: [2, id, 5, secret_of_caller],
-        place: from.device.part.place().to_vec(),
+        place: place.to_vec(),
         hello: Vec::new(),
     };
     packet(Kind::Hello, 3, secret(2), 0, &greeting.to_bytes())
@@ -117,6 +121,35 @@ fn nobody_takes_the_place_of_a_peer_whose_secret_it_has_not() {
     a.send(there, 3, 3).expect("ready");
     until(&mut [&mut a, &mut b], |sides| !sides[1].came.is_empty());
     assert!(b.failed.is_empty());
+}
+
+/// libfabric takes as many bytes of a name as its family has, which may be more than there are.
+#[test]
+fn a_place_of_another_family_is_never_entered() {
+    let Some((mut a, there, mut b, _)) = pair() else {
+        return;
+    };
+    let mut stranger = Stranger::at(&b);
+    let mut place = stranger.device.part.place().to_vec();
+    let (other, ours) = (libc::AF_INET6 as u8, libc::AF_INET as u8);
+    assert!([other, ours].contains(&place[1]), "a family: {place:?}");
+    place[1] ^= other ^ ours;
+    let forged = hello_from(9, 1, &place);
+    stranger.send(&forged, &mut [&mut a, &mut b]);
+    let start = Instant::now();
+    while b.fabric.counts().refused == 0 {
+        assert_eq!(b.fabric.addresses.len(), 1, "only the one of its peer");
+        stranger.look();
+        polls(&mut [&mut a, &mut b], 1);
+        assert!(start.elapsed() < WATCHDOG, "nothing happens");
+    }
+    let part = Part::new(Provider::Ofi, &place).expect("as long as others");
+    assert!(!b.fabric.reaches(&part));
+    let called = b.fabric.connect(&part, 9, 1);
+    assert!(matches!(called, Err(ConnectionFailure::Local(_))));
+    assert_eq!(b.fabric.addresses.len(), 1);
+    a.send(there, 3, 3).expect("ready");
+    until(&mut [&mut a, &mut b], |sides| !sides[1].came.is_empty());
 }
 
 /// Who has the secret and breaks the rules loses its connection, and nothing else happens.
