@@ -152,8 +152,10 @@ impl OfiFabric {
 
     pub(crate) fn receive_into(&mut self, slot: Slot) -> Posted {
         let posted = self.device.post_receive(slot);
-        if !matches!(posted, Posted::Yes) {
-            self.unposted.push(slot);
+        match posted {
+            Posted::Yes => {}
+            _ if self.device.is_open() => self.unposted.push(slot),
+            _ => self.device.pool.give_back(slot),
         }
         posted
     }
@@ -324,7 +326,8 @@ impl Fabric for OfiFabric {
     }
 
     fn longest_sleep(&self) -> Option<Duration> {
-        if self.restless || self.device.descriptor().is_none() {
+        let needs_looks = self.restless || self.device.descriptor().is_none();
+        if needs_looks && self.device.is_open() {
             return Some(Duration::from_millis(1));
         }
         self.next_deadline()

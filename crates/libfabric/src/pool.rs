@@ -195,6 +195,11 @@ impl UnderWay {
         self.replace(Owner::GivenUp, late);
     }
 
+    /// No packet is waited for any more.
+    pub(crate) fn give_up_all(&mut self) {
+        self.replace(Owner::GivenUp, |owner| owner != Owner::GivenUp);
+    }
+
     fn replace(&mut self, now: Owner, which: impl Fn(Owner) -> bool) {
         for owner in self.owners.iter_mut().flatten() {
             if which(*owner) {
@@ -265,5 +270,9 @@ mod tests {
         assert_eq!(sending.remove(0), Some(Owner::GivenUp), "it comes late");
         assert_eq!(sending.remove(3), Some(Owner::Connection(3)));
         assert_eq!((sending.len(), sending.remove(3)), (0, None));
+        sending.add(4, Owner::Connection(4));
+        sending.give_up_all();
+        sending.give_up_all();
+        assert_eq!(sending.len(), 0);
     }
 }

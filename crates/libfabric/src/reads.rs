@@ -360,6 +360,11 @@ impl OfiFabric {
         for number in all {
             self.lose(number, why.to_owned());
         }
+        // What was posted ends without a word.
+        self.sending.give_up_all();
+        for slot in core::mem::take(&mut self.unposted) {
+            self.device.pool.give_back(slot);
+        }
     }
 }
 

@@ -107,8 +107,13 @@ impl Device {
         self.wait.map(|fd| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
+    /// Whether anything moves still.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.endpoint.is_null()
+    }
+
     fn open_endpoint(&self) -> Option<*mut fid_ep> {
-        (!self.endpoint.is_null()).then_some(self.endpoint)
+        self.is_open().then_some(self.endpoint)
     }
 
     /// Whether a sleeper is woken by the descriptor. False: there is something already.
@@ -116,7 +121,7 @@ impl Device {
         // Some providers take it for granted that the queue has something to wait for, as efa, and
         // others have no such call, as opx.
         if self.wait.is_none() {
-            return false;
+            return !self.is_open();
         }
         // SAFETY: both are open, and the queue has a descriptor.
         unsafe {
@@ -139,9 +144,9 @@ impl Device {
         (is_ours || !has_family).then_some(name)
     }
 
-    /// Whether a place is of this provider.
+    /// Whether a place is of this provider, and the endpoint lives.
     pub(crate) fn reaches(&self, place: &[u8]) -> bool {
-        self.name_at(place).is_some()
+        self.is_open() && self.name_at(place).is_some()
     }
 
     /// Enters a name into the address vector.
@@ -236,8 +241,8 @@ impl Device {
 
     /// Reads the completion queue, and moves on what is under way.
     pub(crate) fn look(&mut self, ended: &mut [Ended; AT_ONCE]) -> Looked {
-        // Without its endpoint, a provider need not know any more what is in the queue.
-        if self.endpoint.is_null() {
+        // The queue goes with the endpoint.
+        if !self.is_open() {
             return Looked::Nothing;
         }
         let nothing = fi_cq_msg_entry {

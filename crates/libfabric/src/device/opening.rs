@@ -167,8 +167,20 @@ impl Device {
         let closed = unsafe { close(self.endpoint) };
         if closed {
             self.endpoint = null_mut();
+            self.close_queue();
         }
         closed
+    }
+
+    /// The queue of an endpoint that is closed goes too, so that it wakes nobody any more. To empty
+    /// it does not serve: that of `ofi_rxm` in 1.17 still knows the endpoint, and `fi_trywait`
+    /// takes it for one that is there.
+    fn close_queue(&mut self) {
+        // SAFETY: open or null, and not used any more; nothing is bound to it.
+        if unsafe { close(self.queue) } {
+            self.queue = null_mut();
+        }
+        self.wait = None;
     }
 
     fn close_registrations(&mut self) -> bool {
@@ -187,7 +199,7 @@ impl Drop for Device {
         }
         // SAFETY: not used any more.
         unsafe {
-            let mut all = close(self.queue) && close(self.vector);
+            let mut all = self.queue.is_null() && close(self.vector);
             all &= self.close_registrations();
             if all && close(self.domain) {
                 close(self.fabric);

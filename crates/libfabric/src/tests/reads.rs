@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use limic_fabric::{ConnectionFailure, ConnectionId, Fabric, RemoteRange};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Side, WATCHDOG, meet, pair, pair_within, polls, until};
 
@@ -124,23 +125,42 @@ fn a_peer_that_ends_in_mid_read_leaves_the_room_alone() {
 }
 
 /// A connection with a peer that does not look is ended: its reads are over at once, if at the cost
-/// of the endpoint.
+/// of the endpoint. Other networks serve then, and who waits for them sleeps.
 #[test]
 fn reads_that_are_given_up_touch_nothing() {
-    let Some((mut a, there, mut b, _)) = pair() else {
+    let Some((mut a, there, mut b, back)) = pair() else {
         return;
     };
     let bytes = pattern(LEN);
     let remote = b.offer(1, &bytes);
+    // One that has come, and was not looked at.
+    b.send(back, 1, 1).expect("ready");
+    let start = Instant::now();
+    while a.fabric.ended.is_empty() {
+        a.fabric.look();
+        assert!(start.elapsed() < WATCHDOG, "nothing comes");
+    }
+    let descriptors = a.fabric.wake_fds().into_iter();
+    let descriptors: Vec<_> = descriptors.map(|one| one.try_clone_to_owned()).collect();
     let mut room = vec![0_u8; LEN];
     a.read_into(there, remote, &mut room, 1);
-    polls(&mut [&mut a], 10);
+    (0..10).for_each(|_| a.fabric.look());
+    assert!(a.fabric.reads.posted() > 0);
     a.fabric.disconnect(there);
     assert_eq!(a.fabric.reads.posted(), 0);
     room.fill(9);
     polls(&mut [&mut a, &mut b], 1000);
     assert!(room.iter().all(|byte| *byte == 9));
     assert!(a.read.is_empty());
+    assert!(!a.fabric.reaches(&b.fabric.part()), "nobody any more");
+    a.fabric.arm().expect("nothing is in the way");
+    assert_eq!(a.fabric.longest_sleep(), None);
+    // Whoever sleeps on a copy of its descriptor is not woken by what nobody looks at.
+    for descriptor in descriptors {
+        let descriptor = descriptor.expect("a copy");
+        let mut waits = [PollFd::new(&descriptor, PollFlags::IN)];
+        assert_eq!(poll(&mut waits, Some(&Timespec::default())), Ok(0));
+    }
 }
 
 /// An endpoint that goes in mid-read leaves the room alone, which is the caller's again.
