@@ -58,6 +58,7 @@ impl OfiFabric {
         }
         self.sending.give_up(self.walks, WALKS);
         self.end_late_reads(WALKS);
+        self.device.hear();
         // Else it is not the peer that keeps its packets from being posted.
         let has_room = self.sending.len() + self.reads.posted() < self.most_sends;
         let waited = self.timeout.as_millis();

@@ -1,5 +1,6 @@
 //! An endpoint of libfabric, with what it needs: all calls of C are here.
 
+mod events;
 mod memory;
 mod opening;
 
@@ -13,7 +14,7 @@ use limic_fabric::Part;
 use limic_ofi_abi::endpoint::fid_ep;
 use limic_ofi_abi::entries::{fi_cq_err_entry, fi_cq_msg_entry};
 use limic_ofi_abi::errno::FI_EAVAIL;
-use limic_ofi_abi::objects::{fid_av, fid_cq, fid_domain, fid_fabric, fid_mr};
+use limic_ofi_abi::objects::{fid_av, fid_cq, fid_domain, fid_eq, fid_fabric, fid_mr};
 use limic_ofi_abi::{
     FI_ADDR_UNSPEC, FI_MR_LOCAL, FI_PROGRESS_AUTO, FI_RECV, FI_SEND, FI_SOCKADDR, FI_SOCKADDR_IN,
     FI_SOCKADDR_IN6, fi_addr_t,
@@ -71,6 +72,8 @@ pub(crate) struct Device {
     domain: *mut fid_domain,
     vector: *mut fid_av,
     queue: *mut fid_cq,
+    /// Null: the provider has none.
+    events: *mut fid_eq,
     endpoint: *mut fid_ep,
     wait: Option<RawFd>,
     /// The bytes of a name.

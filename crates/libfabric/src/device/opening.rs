@@ -47,6 +47,7 @@ impl Device {
             domain: null_mut(),
             vector: null_mut(),
             queue: null_mut(),
+            events: null_mut(),
             endpoint: null_mut(),
             wait: None,
             name_len: 0,
@@ -102,6 +103,7 @@ impl Device {
             self.checked("fi_ep_bind", vector)?;
             let queue = ((*ops).bind)(own, &raw mut (*self.queue).fid, FI_SEND | FI_RECV);
             self.checked("fi_ep_bind", queue)?;
+            self.listen();
             self.checked(
                 "fi_enable",
                 ((*ops).control)(own, command::ENABLE, null_mut()),
@@ -167,7 +169,7 @@ impl Device {
         let closed = unsafe { close(self.endpoint) };
         if closed {
             self.endpoint = null_mut();
-            self.close_queue();
+            self.close_queues();
         }
         closed
     }
@@ -175,10 +177,15 @@ impl Device {
     /// The queue of an endpoint that is closed goes too, so that it wakes nobody any more. To empty
     /// it does not serve: that of `ofi_rxm` in 1.17 still knows the endpoint, and `fi_trywait`
     /// takes it for one that is there.
-    fn close_queue(&mut self) {
-        // SAFETY: open or null, and not used any more; nothing is bound to it.
-        if unsafe { close(self.queue) } {
-            self.queue = null_mut();
+    fn close_queues(&mut self) {
+        // SAFETY: open or null, and not used any more; what they were bound to is closed.
+        unsafe {
+            if close(self.queue) {
+                self.queue = null_mut();
+            }
+            if close(self.events) {
+                self.events = null_mut();
+            }
         }
         self.wait = None;
     }
@@ -199,7 +206,8 @@ impl Drop for Device {
         }
         // SAFETY: not used any more.
         unsafe {
-            let mut all = self.queue.is_null() && close(self.vector);
+            let mut all = self.queue.is_null() && self.events.is_null();
+            all &= close(self.vector);
             all &= self.close_registrations();
             if all && close(self.domain) {
                 close(self.fabric);
