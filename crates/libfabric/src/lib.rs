@@ -35,6 +35,7 @@ mod reads;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod unasked;
 
 pub use fabric::OfiFabric;
 pub use library::is_asking;

@@ -17,6 +17,7 @@ use crate::fabric::limits;
 use crate::library::Functions;
 use crate::packet::PACKET;
 use crate::settings::{OfiError, OfiSettings};
+use crate::unasked::reads_end;
 
 /// The interface that is spoken: of the structures of 1.17 only what this version has too.
 const VERSION: u32 = fi_version(1, 11);
@@ -29,11 +30,6 @@ const SHORTEST_PART: usize = 1 << 20;
 
 /// Providers of adapters. Only these are used where nobody has asked for libfabric.
 const ADAPTERS: [&str; 6] = ["efa", "cxi", "opx", "psm3", "psm2", "verbs;ofi_rxm"];
-
-/// Those whose adapters read by themselves. Elsewhere the process whose memory is read has to look,
-/// copies as for packets, and may go on with that after the memory was withdrawn. Some adapters of
-/// efa read by themselves; for the others the provider does it in this way.
-const READ_BY_ADAPTERS: [&str; 2] = ["cxi", "verbs;ofi_rxm"];
 
 /// Used only by name: limic itself, one machine only, no network of its own, or datagrams that are
 /// made reliable in software.
@@ -255,8 +251,8 @@ impl Info {
 
     /// Whether reads are used if there are any.
     fn wants_reads(&self, settings: &OfiSettings) -> bool {
-        let by_adapter = || READ_BY_ADAPTERS.contains(&&*self.provider());
-        settings.reads.unwrap_or_else(by_adapter)
+        let unasked = || reads_end(&self.provider(), |name| std::env::var(name).ok());
+        settings.reads.unwrap_or_else(unasked)
     }
 
     /// Bytes of the longest read; 0: there are none.

@@ -10,7 +10,8 @@ pub struct OfiSettings {
     /// Only providers of adapters serve.
     pub adapters: bool,
     /// Whether long messages are read out of the memory of their senders, where the provider has
-    /// reads; `None`: where its adapters do that by themselves.
+    /// reads; `None`: where its adapters do that by themselves, and what is withdrawn is registered
+    /// no more.
     pub reads: Option<bool>,
     /// How long nothing can be sent to a peer, before it counts as lost.
     pub timeout: Duration,

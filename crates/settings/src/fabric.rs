@@ -74,7 +74,8 @@ named! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     #[non_exhaustive]
     pub enum OfiReads {
-        /// Where the provider's adapters read by themselves.
+        /// Where the provider's adapters read by themselves, and registrations end with their
+        /// messages.
         #[default]
         Auto = "auto",
         /// Where the provider has reads.

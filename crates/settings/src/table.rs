@@ -206,7 +206,8 @@ settings! {
         OfiReads: Networks "LIMIC_OFI_READS" "ofi_reads",
         pub ofi_reads: OfiReads = OfiReads::Auto, Plain(|_: &OfiReads| true),
         "whether long messages over libfabric are read out of the memory of their senders; auto \
-         is where the provider's adapters do that by themselves",
+         is where the provider's adapters do that by themselves, and libfabric is told to end \
+         registrations with their messages",
         "auto, on or off";
 
         TcpInterface: Networks "LIMIC_TCP_INTERFACE" "tcp_interface",
