@@ -64,6 +64,13 @@ pub(crate) struct Failure {
     pub(crate) why: String,
 }
 
+/// An entry of a failure, which later versions of libfabric have made longer.
+#[repr(C)]
+struct Roomy {
+    entry: fi_cq_err_entry,
+    _spare: [u64; 8],
+}
+
 /// An endpoint of libfabric.
 pub(crate) struct Device {
     functions: Functions,
@@ -277,16 +284,17 @@ impl Device {
     }
 
     fn look_at_error(&self) -> Looked {
-        // SAFETY: all of its fields are numbers or pointers; later versions do not write behind
-        // what they are not given room for, as the interface's version says. The text is a string
-        // that lasts until the next call.
+        // SAFETY: all of its fields are numbers or pointers. Later versions write no more than the
+        // interface's version has; a provider that copies all of a longer entry all the same has
+        // room behind it. The text is a string that lasts until the next call.
         unsafe {
-            let mut entry: fi_cq_err_entry = zeroed();
+            let mut room: Roomy = zeroed();
             let ops = (*self.queue).ops;
-            let read = ((*ops).readerr)(self.queue, &raw mut entry, 0);
+            let read = ((*ops).readerr)(self.queue, (&raw mut room).cast(), 0);
             if read != 1 {
                 return Looked::Nothing;
             }
+            let entry = room.entry;
             let text =
                 ((*ops).strerror)(self.queue, entry.prov_errno, entry.err_data, null_mut(), 0);
             let mut why = self.functions.text(entry.err);
