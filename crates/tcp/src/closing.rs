@@ -10,6 +10,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 
+use crate::connection::Stage;
 use crate::fabric::TcpFabric;
 use crate::record::{GOODBYE, HEADER};
 use crate::sockets;
@@ -30,8 +31,10 @@ impl TcpFabric {
         // Each with whether its writing end is shut.
         let mut left: Vec<(u32, bool)> = Vec::new();
         for (number, connection) in &mut self.connections {
-            // In the midst of a long message nothing can be said.
-            if connection.is_ready() && connection.to_go == 0 {
+            // A peer that has not answered yet finds the goodbye behind the greeting. In the midst
+            // of a long message nothing can be said.
+            let hears = matches!(connection.stage, Stage::Ready | Stage::Greeted { .. });
+            if hears && connection.to_go == 0 {
                 let (kind, tag, len) = (GOODBYE, 0, 0);
                 let room = connection.out.add(HEADER);
                 room.copy_from_slice(&Form { kind, tag, len }.to_header());
