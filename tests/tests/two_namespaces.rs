@@ -169,15 +169,28 @@ fn without_a_common_network_connect_says_so() {
 #[test]
 fn a_link_that_is_away_for_a_while_makes_messages_late() {
     const TEST: &str = "a_link_that_is_away_for_a_while_makes_messages_late";
+    messages_are_late(TEST, true);
+}
+
+/// The same when the two have not met before: the first contact is late too.
+#[test]
+fn a_link_that_is_away_for_a_while_makes_a_first_contact_late() {
+    const TEST: &str = "a_link_that_is_away_for_a_while_makes_a_first_contact_late";
+    messages_are_late(TEST, false);
+}
+
+fn messages_are_late(test: &str, have_met: bool) {
     const LENGTHS: [usize; 4] = [8, 3000, 1_000_000, 8];
-    on_two_nodes(TEST, 2, |rank| {
+    on_two_nodes(test, 2, |rank| {
         let endpoint = endpoint(|s| s.tcp_timeout(3 * away()));
         let peers = rank.connect(&endpoint);
         let (me, other) = (u64::from(rank.rank), peers[1 - rank.rank as usize]);
         let mut word = [0; 4];
-        endpoint
-            .send_recv(other, TAG, b"once", (other, TAG), &mut word)
-            .expect("exchange");
+        if have_met {
+            endpoint
+                .send_recv(other, TAG, b"once", (other, TAG), &mut word)
+                .expect("exchange");
+        }
         rank.link.meet(&endpoint);
         if me == 1 {
             namespaces::set_link(false);

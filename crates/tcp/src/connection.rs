@@ -23,7 +23,7 @@ pub(crate) enum Stage {
         /// What has come of the answer.
         answer: Vec<u8>,
     },
-    /// The call has ended without an answer, and is made anew then.
+    /// The call has ended without an answer, or the network is away; it is made anew then.
     Pausing(Instant),
     /// The peer's own call is to come, until then.
     Awaited(Instant),
@@ -40,8 +40,10 @@ pub(crate) struct Connection {
     pub(crate) at: Option<SocketAddr>,
     /// From where the peer has called, if its call was taken.
     pub(crate) from: Option<IpAddr>,
-    /// How long the call pauses if it ends without an answer.
+    /// How long the call pauses before it is made anew.
     pub(crate) pause: Duration,
+    /// Until when the call is made anew while the network is away; `None`: no more.
+    pub(crate) until: Option<Instant>,
     /// `None` while the peer's call is awaited, and while this side's pauses.
     pub(crate) socket: Option<OwnedFd>,
     pub(crate) out: Outgoing,
@@ -79,6 +81,7 @@ impl Connection {
             at: None,
             from: None,
             pause: FIRST_PAUSE,
+            until: None,
             socket,
             out: Outgoing::default(),
             corked: false,

@@ -8,7 +8,8 @@
 //! If both call at once, each has a greeting out and hears the other's. The call of the endpoint
 //! with the smaller id stays: that one answers so, and the other takes its call in place of its
 //! own. A call whose greeting is not out yet gives way in any case. Calls are counted, so that one
-//! that was given up and comes late is known. A call that ends without an answer is made anew.
+//! that was given up and comes late is known. A call that ends without an answer is made anew, and
+//! so is one while the network is away.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,6 +24,19 @@ use crate::connection::{Connection, Known, Stage};
 use crate::fabric::{TcpFabric, place};
 use crate::greeting::{Answer, Greeting, Heard, Verdict};
 use crate::sockets;
+
+/// Why a call has not begun.
+enum NotBegun {
+    /// The network is away: it may come back.
+    Away(ConnectionFailure),
+    Failed(ConnectionFailure),
+}
+
+impl From<ConnectionFailure> for NotBegun {
+    fn from(why: ConnectionFailure) -> Self {
+        Self::Failed(why)
+    }
+}
 
 impl TcpFabric {
     /// Begins a connection, or gives the one that there is.
@@ -39,10 +53,16 @@ impl TcpFabric {
                 return Ok(known.connection);
             }
         }
-        let deadline = Instant::now() + self.timeout;
-        let socket = self.begin_call(self.next_number, at)?;
-        let mut connection = Connection::new(id, Stage::Calling(deadline), Some(socket));
+        let now = Instant::now();
+        let until = now + self.timeout;
+        let (stage, socket) = match self.begin_call(self.next_number, at) {
+            Ok(socket) => (Stage::Calling(until), Some(socket)),
+            Err(NotBegun::Away(_)) => (Stage::Pausing(now), None),
+            Err(NotBegun::Failed(why)) => return Err(why),
+        };
+        let mut connection = Connection::new(id, stage, socket);
         connection.at = Some(at);
+        connection.until = Some(until);
         let number = self.enter(connection);
         let known = Known {
             secret,
@@ -55,12 +75,20 @@ impl TcpFabric {
     }
 
     /// A socket that is being connected, and watched for a connection of this number.
-    fn begin_call(&self, number: u32, at: SocketAddr) -> Result<OwnedFd, ConnectionFailure> {
+    fn begin_call(&self, number: u32, at: SocketAddr) -> Result<OwnedFd, NotBegun> {
         let socket = sockets::call(at, self.from).map_err(|error| match error {
             Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
-                ConnectionFailure::Short(format!("a socket: {error} (ulimit -n?)"))
+                let what = format!("a socket: {error} (ulimit -n?)");
+                NotBegun::Failed(ConnectionFailure::Short(what))
             }
-            _ => ConnectionFailure::Unreachable(format!("{at}: {error}")),
+            _ => {
+                let why = ConnectionFailure::Unreachable(format!("{at}: {error}"));
+                if sockets::is_network_away(error) {
+                    NotBegun::Away(why)
+                } else {
+                    NotBegun::Failed(why)
+                }
+            }
         })?;
         self.watch(number, &socket, EventFlags::OUT)?;
         Ok(socket)
@@ -80,7 +108,32 @@ impl TcpFabric {
             return self.fail(number, why);
         }
         connection.pause = 2 * pause;
-        connection.stage = Stage::Pausing(Instant::now() + pause);
+        let end = Instant::now() + pause;
+        connection.until = Some(end + timeout);
+        self.pause_call(number, end);
+    }
+
+    /// The network was away when a call was made. It is made anew until its time is over, and then
+    /// once more: a caller that computes may not have looked meanwhile.
+    fn wait_for_network(&mut self, number: u32, why: ConnectionFailure) {
+        let longest = self.timeout / 8;
+        let Some(connection) = self.connection(number) else {
+            return;
+        };
+        let Some(until) = connection.until else {
+            return self.fail(number, why);
+        };
+        let pause = connection.pause;
+        connection.pause = pause.max((2 * pause).min(longest));
+        self.pause_call(number, until.min(Instant::now() + pause));
+    }
+
+    /// Nothing of a call stays; it is made anew then.
+    fn pause_call(&mut self, number: u32, end: Instant) {
+        let Some(connection) = self.connection(number) else {
+            return;
+        };
+        connection.stage = Stage::Pausing(end);
         connection.out.clear();
         let blocked = core::mem::take(&mut connection.blocked);
         connection.broken = None;
@@ -93,13 +146,20 @@ impl TcpFabric {
 
     /// The pause is over.
     pub(crate) fn call_again(&mut self, number: u32) {
-        let deadline = Instant::now() + self.timeout;
-        let Some(at) = self.connection(number).and_then(|c| c.at) else {
+        let (now, timeout) = (Instant::now(), self.timeout);
+        let Some(connection) = self.connection(number) else {
             return;
         };
+        let Some(at) = connection.at else {
+            return;
+        };
+        // The last call has some time too.
+        connection.until = connection.until.filter(|until| now < *until);
+        let deadline = connection.until.unwrap_or(now + timeout / 4);
         let socket = match self.begin_call(number, at) {
             Ok(socket) => socket,
-            Err(why) => return self.fail(number, why),
+            Err(NotBegun::Away(why)) => return self.wait_for_network(number, why),
+            Err(NotBegun::Failed(why)) => return self.fail(number, why),
         };
         let Some(connection) = self.connection(number) else {
             return;
@@ -123,7 +183,12 @@ impl TcpFabric {
         };
         let failed = sockets::error_of(socket).or_else(|| sockets::prepare(socket, timeout).err());
         if let Some(error) = failed {
-            return self.fail(number, ConnectionFailure::Unreachable(error.to_string()));
+            let why = ConnectionFailure::Unreachable(error.to_string());
+            return if sockets::is_network_away(error) {
+                self.wait_for_network(number, why)
+            } else {
+                self.fail(number, why)
+            };
         }
         let Some(known) = self.known.get(&peer).copied() else {
             return;

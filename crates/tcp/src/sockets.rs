@@ -84,6 +84,15 @@ pub(crate) fn error_of(socket: &OwnedFd) -> Option<Errno> {
     }
 }
 
+/// Whether this error says that no network leads to the other machine now. One that is away for a
+/// while may lead there again.
+pub(crate) fn is_network_away(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::HOSTDOWN | Errno::NETUNREACH | Errno::NETDOWN
+    )
+}
+
 /// Whether the other machine has not answered for this time, though it was asked more than once.
 ///
 /// TCP_USER_TIMEOUT would end a connection too whose peer answers, but takes no bytes since its

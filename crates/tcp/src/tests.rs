@@ -1,5 +1,7 @@
 //! What comes about only from inside: copies of sockets, and what the kernel refuses.
 
+mod away;
+
 use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;

@@ -1,0 +1,70 @@
+//! A network that is away, for a while or for long.
+
+use std::net::SocketAddr;
+
+use super::*;
+use crate::place::{part_of, place_of};
+
+/// Calls an address to which no network leads: the kernel connects nobody with all others.
+fn call_where_nothing_leads(from: &mut TcpFabric, to: &TcpFabric) -> ConnectionId {
+    let nowhere: SocketAddr = "255.255.255.255:4711".parse().expect("an address");
+    let part = part_of(nowhere).expect("an address of IP");
+    let there = from.connect(&part, to.id, to.secret);
+    there.expect("a network that is away may come back")
+}
+
+/// Polls for so long, and nothing happens.
+fn nothing_happens(of: &mut TcpFabric, within: Duration) {
+    let start = Instant::now();
+    let mut inbox = Inbox::new();
+    while start.elapsed() < within {
+        assert_eq!(of.poll(&mut inbox), None);
+    }
+}
+
+#[test]
+fn a_first_contact_waits_while_the_network_is_away() {
+    let (mut a, mut b) = (open(1), open(2));
+    let there = call_where_nothing_leads(&mut a, &b);
+    assert_eq!(send(&mut a, there), Err(SendRefused::Later));
+    nothing_happens(&mut a, Duration::from_millis(100));
+    assert!(a.longest_sleep().is_some(), "a sleeper calls again");
+    // The network is back.
+    a.connection(there.0).expect("it has begun").at = place_of(&b.part());
+    assert!(matches!(next(&mut b, &mut a), Event::Connected { .. }));
+    let met = next(&mut a, &mut b);
+    assert!(matches!(met, Event::Connected { connection, .. } if connection == there));
+    send(&mut a, there).expect("ready");
+    assert_eq!(next(&mut b, &mut a), Event::Messages);
+}
+
+#[test]
+fn a_first_contact_fails_when_the_network_is_away_for_too_long() {
+    let (mut a, mut b) = (open(1), open(2));
+    a.timeout = Duration::from_millis(200);
+    let start = Instant::now();
+    let there = call_where_nothing_leads(&mut a, &b);
+    match next(&mut a, &mut b) {
+        Event::Failed { connection, why } => {
+            assert_eq!(connection, there);
+            assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
+        }
+        event => panic!("{event:?}"),
+    }
+    assert!(start.elapsed() >= a.timeout, "that was early");
+    assert!(a.longest_sleep().is_none(), "nothing is waited for");
+}
+
+/// The network is back before a caller looks that computes for long: it is asked once more.
+#[test]
+fn a_caller_that_computes_while_the_network_is_away_calls_once_more() {
+    let (mut a, mut b) = (open(1), open(2));
+    a.timeout = Duration::from_millis(100);
+    let there = call_where_nothing_leads(&mut a, &b);
+    std::thread::sleep(3 * a.timeout);
+    a.connection(there.0).expect("it has begun").at = place_of(&b.part());
+    a.arm().expect("armed");
+    a.arm().expect("armed");
+    assert!(matches!(next(&mut b, &mut a), Event::Connected { .. }));
+    assert!(matches!(next(&mut a, &mut b), Event::Connected { .. }));
+}
