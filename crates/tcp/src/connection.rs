@@ -23,7 +23,7 @@ pub(crate) enum Stage {
         /// What has come of the answer.
         answer: Vec<u8>,
     },
-    /// The call has ended without an answer, or the network is away; it is made anew then.
+    /// The call has ended without an answer, or could not be made; it is made anew then.
     Pausing(Instant),
     /// The peer's own call is to come, until then.
     Awaited(Instant),
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     pub(crate) from: Option<IpAddr>,
     /// How long the call pauses before it is made anew.
     pub(crate) pause: Duration,
-    /// Until when the call is made anew while the network is away; `None`: no more.
+    /// Until when a call that cannot be made is made anew; `None`: no more.
     pub(crate) until: Option<Instant>,
     /// `None` while the peer's call is awaited, and while this side's pauses.
     pub(crate) socket: Option<OwnedFd>,

@@ -113,9 +113,9 @@ impl TcpFabric {
         self.pause_call(number, end);
     }
 
-    /// The network was away when a call was made. It is made anew until its time is over, and then
-    /// once more: a caller that computes may not have looked meanwhile.
-    fn wait_for_network(&mut self, number: u32, why: ConnectionFailure) {
+    /// The network was away when a call was made, or no descriptor was free. It is made anew until
+    /// its time is over, and then once more: a caller that computes may not have looked meanwhile.
+    fn wait_to_call(&mut self, number: u32, why: ConnectionFailure) {
         let longest = self.timeout / 8;
         let Some(connection) = self.connection(number) else {
             return;
@@ -158,7 +158,15 @@ impl TcpFabric {
         let deadline = connection.until.unwrap_or(now + timeout / 4);
         let socket = match self.begin_call(number, at) {
             Ok(socket) => socket,
-            Err(NotBegun::Away(why)) => return self.wait_for_network(number, why),
+            Err(NotBegun::Away(why)) => return self.wait_to_call(number, why),
+            Err(NotBegun::Failed(why @ ConnectionFailure::Short(_))) => {
+                tracing::warn!("a call over TCP waits: {why}");
+                // The address was not asked: its time begins anew, as at a first call.
+                if let Some(connection) = self.connection(number) {
+                    connection.until = Some(now + timeout);
+                }
+                return self.wait_to_call(number, why);
+            }
             Err(NotBegun::Failed(why)) => return self.fail(number, why),
         };
         let Some(connection) = self.connection(number) else {
@@ -185,7 +193,7 @@ impl TcpFabric {
         if let Some(error) = failed {
             let why = ConnectionFailure::Unreachable(error.to_string());
             return if sockets::is_network_away(error) {
-                self.wait_for_network(number, why)
+                self.wait_to_call(number, why)
             } else {
                 self.fail(number, why)
             };
