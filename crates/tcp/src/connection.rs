@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
 
 use crate::outgoing::Outgoing;
 
@@ -58,7 +59,7 @@ pub(crate) struct Connection {
     /// A wait for room was given up, and all that waited is not out yet.
     pub(crate) had_time: bool,
     /// Nothing can be sent any more; what has come can be read.
-    pub(crate) broken: Option<String>,
+    pub(crate) broken: Option<Errno>,
     /// Bytes of the message that has begun to go, which the caller has still to give.
     pub(crate) to_go: usize,
     /// Bytes that one call writes of a long message; 0 before the first one.

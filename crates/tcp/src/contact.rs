@@ -237,7 +237,7 @@ impl TcpFabric {
                     let why = match hear(socket, answer, more) {
                         Ok(true) => continue,
                         Ok(false) => match connection.broken.take() {
-                            Some(why) => why,
+                            Some(error) => error.to_string(),
                             None => return,
                         },
                         Err(why) => why,

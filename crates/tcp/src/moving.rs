@@ -150,7 +150,7 @@ impl TcpFabric {
             Ok(all) => connection.refused &= !all,
             Err(error) => {
                 // What the peer has sent before can be read still; then the connection ends.
-                connection.broken = Some(error.to_string());
+                connection.broken = Some(error);
                 connection.out.clear();
                 self.list(number);
             }

@@ -91,8 +91,7 @@ impl TcpFabric {
             }
             Err(Errno::AGAIN | Errno::INTR) => return false,
             ended => {
-                let why = ended.err().map(|error| (error, error.to_string()));
-                self.ended(number, why);
+                self.ended(number, ended.err());
                 return false;
             }
         }
@@ -127,14 +126,15 @@ impl TcpFabric {
     }
 
     /// A connection has ended without a goodbye.
-    fn ended(&mut self, number: u32, error: Option<(Errno, String)>) {
+    fn ended(&mut self, number: u32, error: Option<Errno>) {
         let broken = self.connection(number).and_then(|c| c.broken.take());
-        let why = match error {
-            Some((Errno::TIMEDOUT | Errno::HOSTUNREACH | Errno::NETUNREACH, text)) => {
-                ConnectionFailure::Unreachable(text)
+        // The kernel tells an error once: to the one who reads or to the one who writes.
+        let why = match error.or(broken) {
+            Some(error) if sockets::is_network_away(error) => {
+                ConnectionFailure::Unreachable(error.to_string())
             }
-            Some((_, text)) => ConnectionFailure::Lost(text),
-            None => ConnectionFailure::Lost(broken.unwrap_or_else(|| "it ended".to_owned())),
+            Some(error) => ConnectionFailure::Lost(error.to_string()),
+            None => ConnectionFailure::Lost("it ended".to_owned()),
         };
         self.fail(number, why);
     }

@@ -114,7 +114,7 @@ fn a_call_that_is_taken_has_nothing_of_the_one_before() {
     let there = call(&mut a, &b).expect("it listens");
     let connection = a.connection(there.0).expect("it has begun");
     connection.stage = Stage::Awaited(Instant::now() + WATCHDOG);
-    connection.broken = Some("a failure".to_owned());
+    connection.broken = Some(rustix::io::Errno::PIPE);
     connection.input = vec![7; 5];
     call(&mut b, &a).expect("it listens");
     assert!(matches!(next(&mut a, &mut b), Event::Connected { .. }));

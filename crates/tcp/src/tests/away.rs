@@ -68,3 +68,34 @@ fn a_caller_that_computes_while_the_network_is_away_calls_once_more() {
     assert!(matches!(next(&mut b, &mut a), Event::Connected { .. }));
     assert!(matches!(next(&mut a, &mut b), Event::Connected { .. }));
 }
+
+/// The kernel gives a connection up while this side writes: that is no death of the peer, which may
+/// live behind a network that is away.
+#[test]
+fn what_the_kernel_gives_up_at_a_send_is_no_death() {
+    let (mut a, there, _b, _) = pair();
+    let start = Instant::now();
+    // The peer reads nothing.
+    let (kind, tag, len) = (1, 0, 30_000);
+    while a.blocked == 0 {
+        let _ = a.send(there, Form { kind, tag, len }, &mut |room| room.fill(1));
+        assert!(start.elapsed() < WATCHDOG, "its socket takes everything");
+    }
+    // The kernel asks it in vain for room.
+    let socket = copy(&mut a, there);
+    sockopt::set_tcp_user_timeout(&socket, 100).expect("an option");
+    let mut inbox = Inbox::new();
+    let event = loop {
+        match a.poll(&mut inbox) {
+            Some(event) => break event,
+            None => assert!(start.elapsed() < WATCHDOG, "nothing happens"),
+        }
+    };
+    match event {
+        Event::Failed { connection, why } => {
+            assert_eq!(connection, there);
+            assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
+        }
+        event => panic!("{event:?}"),
+    }
+}
