@@ -189,8 +189,7 @@ impl TcpFabric {
         let (peer, Some(socket)) = (connection.id, connection.socket.as_ref()) else {
             return;
         };
-        let failed = sockets::error_of(socket).or_else(|| sockets::prepare(socket, timeout).err());
-        if let Some(error) = failed {
+        if let Some(error) = sockets::error_of(socket) {
             let why = ConnectionFailure::Unreachable(error.to_string());
             return if sockets::is_network_away(error) {
                 self.wait_to_call(number, why)
@@ -216,6 +215,13 @@ impl TcpFabric {
         }
         self.watch_anew(number);
         self.flush(number);
+        // A caller that has computed for long is asked for a sign of life at once: were that the
+        // first thing that comes to the peer's kernel, it might refuse the greeting behind it.
+        let socket = self.at(number).and_then(|c| c.socket.as_ref());
+        let prepared = socket.map(|socket| sockets::prepare(socket, timeout));
+        if let Some(Err(error)) = prepared {
+            return self.fail(number, ConnectionFailure::Unreachable(error.to_string()));
+        }
         self.answered(number);
     }
 
