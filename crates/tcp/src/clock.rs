@@ -25,14 +25,26 @@ impl TcpFabric {
 
     /// Ends what has waited for too long.
     ///
-    /// A limit is judged by the time of the look before. Between two looks the event set is asked,
-    /// so what came while this endpoint computed is taken before its limit counts.
+    /// A limit is judged by the time of the look before. Between two looks the event set has told
+    /// all its news, so what came while this endpoint computed is taken before its limit counts.
     pub(crate) fn look_at_the_clock(&mut self) {
         let now = Instant::now();
-        let before = core::mem::replace(&mut self.looked_at, now);
         if self.paused.is_some_and(|until| now >= until) {
             self.accept_again();
         }
+        if now.duration_since(self.listened_at) > self.timeout / 4 {
+            self.listened_at = now;
+            self.end_silent();
+        }
+        if self.unseen == 0 {
+            self.unseen = self.connections.len() + self.strangers.len() + 1;
+            let before = core::mem::replace(&mut self.looked_at, now);
+            self.end_late(before);
+        }
+    }
+
+    /// Ends what has waited for too long at this time.
+    fn end_late(&mut self, before: Instant) {
         let greeting = self.timeout.min(GREETING);
         for place in 0..self.strangers.len() {
             let since = self.strangers[place]
@@ -44,10 +56,6 @@ impl TcpFabric {
         }
         if self.beginning > 0 {
             self.end_late_calls(before);
-        }
-        if now.duration_since(self.listened_at) > self.timeout / 4 {
-            self.listened_at = now;
-            self.end_silent();
         }
     }
 

@@ -84,7 +84,10 @@ pub struct TcpFabric {
     pub(crate) reads: u32,
     /// Nobody is accepted until then: no descriptor was free, or no place for a stranger.
     pub(crate) paused: Option<Instant>,
+    /// When the clock was looked at last, but for looks before all news from before had been seen.
     pub(crate) looked_at: Instant,
+    /// The most events that may be there since then and were not seen.
+    pub(crate) unseen: usize,
     pub(crate) listened_at: Instant,
     pub(crate) counts: Counts,
 }
@@ -136,6 +139,7 @@ impl TcpFabric {
             reads: 0,
             paused: None,
             looked_at: Instant::now(),
+            unseen: 0,
             listened_at: Instant::now(),
             counts: Counts::default(),
         })

@@ -235,6 +235,11 @@ impl TcpFabric {
         let Ok((ready, _)) = epoll::wait(&self.events_set, &mut ready[..], Some(&now)) else {
             return;
         };
+        // The kernel tells of each in turn: who always has news hides none of the others.
+        self.unseen = match ready.len() {
+            EVENTS => self.unseen.saturating_sub(EVENTS),
+            _ => 0,
+        };
         for event in ready.iter() {
             let (token, flags) = ({ event.data }.u64(), { event.flags });
             let low = token as u32;

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::net::TcpListener;
 
 use limic_fabric::{ConnectionFailure, Fabric, SendRefused};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use side::{Side, address, greeting, until};
 
 #[test]
@@ -96,6 +97,35 @@ fn a_caller_that_does_not_look_has_no_late_call() {
         sides.iter().all(|side| side.connected.len() == 1)
     });
     assert!(a.fabric.is_connected(there));
+}
+
+/// So many calls are out that their news do not come all at once.
+#[test]
+fn a_caller_of_many_that_does_not_look_has_no_late_call() {
+    const MANY: usize = 300;
+    // Both ends of all connections are here.
+    let mut most = getrlimit(Resource::Nofile);
+    most.current = most.maximum;
+    setrlimit(Resource::Nofile, most).expect("that much is allowed");
+    let timeout = Duration::from_millis(500);
+    let mut a = Side::with(1, timeout);
+    let mut others: Vec<Side> = (2..).take(MANY).map(Side::open).collect();
+    for other in &others {
+        a.call(other);
+    }
+    std::thread::sleep(2 * timeout);
+    // It looks at the clock whenever it would sleep.
+    for _ in 0..MANY {
+        a.fabric.arm().expect("armed");
+        a.progress();
+    }
+    assert_eq!(a.failed, []);
+    let mut sides: Vec<&mut Side> = others.iter_mut().collect();
+    sides.push(&mut a);
+    until("all meetings", &mut sides, |sides| {
+        assert_eq!(sides[MANY].failed, []);
+        sides[MANY].connected.len() == MANY
+    });
 }
 
 /// The caller computes between its connection and its greeting, and the peer does not wait.
