@@ -65,15 +65,57 @@ pub(crate) fn call(to: SocketAddr, from: Option<IpAddr>) -> Result<OwnedFd, Errn
 }
 
 /// Small messages go at once, and a machine that is gone is noticed within this time though nothing
-/// is sent.
+/// is sent, or the peer takes nothing.
 pub(crate) fn prepare(socket: &OwnedFd, timeout: Duration) -> Result<(), Errno> {
     const TRIES: u32 = 3;
     let second = Duration::from_secs(1);
     sockopt::set_tcp_nodelay(socket, true)?;
+    limit_pauses(socket.as_fd(), timeout / 4);
     sockopt::set_socket_keepalive(socket, true)?;
     sockopt::set_tcp_keepidle(socket, (timeout / 2).max(second))?;
     sockopt::set_tcp_keepintvl(socket, (timeout / (2 * TRIES)).max(second))?;
     sockopt::set_tcp_keepcnt(socket, TRIES)
+}
+
+/// The longest time between two tries of the kernel, in milliseconds (linux/tcp.h).
+const TCP_RTO_MAX_MS: libc::c_int = 44;
+
+/// Bounds the pauses of the kernel between its tries. They double, and while a peer takes nothing
+/// they go on doubling, though it answers: a machine that is gone would not be asked for minutes.
+#[expect(unsafe_code, reason = "rustix has no TCP_RTO_MAX_MS")]
+fn limit_pauses(socket: BorrowedFd<'_>, longest: Duration) {
+    // What the kernel takes.
+    let longest = longest.as_millis().clamp(1000, 120_000) as libc::c_int;
+    // SAFETY: the kernel reads one int, and `longest` is one. Linux before 6.15 does not know the
+    // option, and goes on with pauses of up to two minutes.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            TCP_RTO_MAX_MS,
+            (&raw const longest).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        );
+    }
+}
+
+/// What `limit_pauses` has set. `None`: the kernel does not know the option.
+#[cfg(test)]
+#[expect(unsafe_code, reason = "rustix has no TCP_RTO_MAX_MS")]
+pub(crate) fn longest_pause(socket: &OwnedFd) -> Option<libc::c_int> {
+    let mut longest: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the kernel writes one int, and `longest` is one.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            TCP_RTO_MAX_MS,
+            (&raw mut longest).cast(),
+            &raw mut len,
+        )
+    };
+    (got == 0).then_some(longest)
 }
 
 /// What went wrong with a socket, if anything did.
@@ -113,7 +155,8 @@ pub(crate) fn is_silent(socket: BorrowedFd<'_>, timeout: Duration) -> bool {
         )
     };
     let asked = info.tcpi_retransmits >= 2 || info.tcpi_probes >= 2;
-    let heard = Duration::from_millis(info.tcpi_last_ack_recv.into());
+    let heard = info.tcpi_last_ack_recv.min(info.tcpi_last_data_recv);
+    let heard = Duration::from_millis(heard.into());
     got == 0 && asked && heard > timeout
 }
 

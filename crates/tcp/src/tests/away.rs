@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use super::*;
 use crate::place::{part_of, place_of};
+use crate::sockets;
 
 /// Calls an address to which no network leads: the kernel connects nobody with all others.
 fn call_where_nothing_leads(from: &mut TcpFabric, to: &TcpFabric) -> ConnectionId {
@@ -97,5 +98,23 @@ fn what_the_kernel_gives_up_at_a_send_is_no_death() {
             assert!(matches!(why, ConnectionFailure::Unreachable(_)), "{why}");
         }
         event => panic!("{event:?}"),
+    }
+}
+
+/// A peer that takes nothing is asked for room, and so is a machine that is gone meanwhile.
+#[test]
+fn the_kernel_asks_often_enough_to_notice_a_machine_that_is_gone() {
+    let (mut a, there, mut b, back) = pair();
+    for (timeout, longest) in [(1, 1000), (30, 7500), (3600, 120_000)] {
+        for socket in [copy(&mut a, there), copy(&mut b, back)] {
+            let Some(before) = sockets::longest_pause(&socket) else {
+                println!("skipped: this kernel has no limit of its pauses");
+                return;
+            };
+            assert_eq!(before, 7500, "of a timeout of 30 s");
+            sockets::prepare(&socket, Duration::from_secs(timeout)).expect("options");
+            assert_eq!(sockets::longest_pause(&socket), Some(longest));
+            sockets::prepare(&socket, a.timeout).expect("options");
+        }
     }
 }
