@@ -3,8 +3,11 @@
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
 
 use limic_heap::{Buffer, PeerReadable};
+use limic_shm::ring::Memory;
+use limic_shm::segment::{Arena, Placement};
 
 #[global_allocator]
 static HEAP: PeerReadable = PeerReadable::new();
@@ -17,7 +20,9 @@ fn in_child(says: impl FnOnce() -> bool, meanwhile: impl FnOnce()) {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
-        let code = i32::from(!says());
+        // A panic is no answer: its thread would be the last one to end, and the child with 0.
+        let well = std::panic::catch_unwind(std::panic::AssertUnwindSafe(says));
+        let code = i32::from(!well.unwrap_or(false));
         // SAFETY: ends the child without what the harness has to do at its end.
         unsafe { libc::_exit(code) };
     }
@@ -100,6 +105,57 @@ fn what_a_child_allocates_can_be_read_by_its_peers() {
         },
         || (),
     );
+}
+
+/// Its list of mappings is longer than the allocator's long blocks then.
+#[test]
+fn a_child_of_a_process_with_many_mappings_has_copies_too() {
+    in_child(
+        || {
+            let mut first = Buffer::new(LEN).expect("memory");
+            let arenas = (0..300).map(|_| Arena::create(4096, Placement::default()));
+            let arenas: Vec<_> = arenas.collect::<Result<_, _>>().expect("arenas");
+            let mut last = Buffer::new(40 << 20).expect("memory");
+            (first[7], last[7]) = (1, 2);
+            arenas.iter().for_each(|arena| set(arena, 3));
+            let [wait, go] = pipe();
+            let childs_end = go.as_raw_fd();
+            let (firsts, lasts) = (first.as_mut_ptr(), last.as_mut_ptr());
+            // SAFETY: the buffers are alive, and each process has one thread.
+            let byte = |of: *mut u8| unsafe { of.add(7).read_volatile() };
+            in_child(
+                || {
+                    // Until the parent has written.
+                    // SAFETY: the child's own copy of a descriptor; a byte of room.
+                    unsafe {
+                        libc::close(childs_end);
+                        libc::read(wait.as_raw_fd(), [0_u8].as_mut_ptr().cast(), 1);
+                    }
+                    let copies = byte(firsts) == 1 && byte(lasts) == 2;
+                    // What peers write in the parent is zeroes here.
+                    let zeroes = arenas.iter().all(|arena| get(arena) == 0);
+                    arenas.iter().for_each(|arena| set(arena, 5));
+                    copies && zeroes
+                },
+                || {
+                    (first[7], last[7]) = (6, 6);
+                    drop(go);
+                },
+            );
+            let kept = byte(firsts) == 6 && byte(lasts) == 6;
+            kept && arenas.iter().all(|arena| get(arena) == 3)
+        },
+        || (),
+    );
+}
+
+/// Writes a word of an arena.
+fn set(arena: &Arena, value: u32) {
+    arena.view().word32(0).store(value, Relaxed);
+}
+
+fn get(arena: &Arena) -> u32 {
+    arena.view().word32(0).load(Relaxed)
 }
 
 /// As daemons do, which close whatever there is.

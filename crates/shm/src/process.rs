@@ -15,6 +15,7 @@
 #[cfg(all(test, not(miri), not(loom)))]
 pub(crate) mod child;
 mod here;
+mod list;
 mod threads;
 
 use core::cell::Cell;
@@ -31,6 +32,7 @@ use rustix::io::{Errno, pread, retry_on_intr, write};
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap_fixed, munmap};
 
 pub use self::here::{LockHere, OnceHere, ValueHere};
+use self::list::List;
 pub use self::threads::start_thread;
 
 /// Whether this process was forked from one that watched for that.
@@ -144,15 +146,22 @@ fn empty(files: impl Iterator<Item = File>) {
     }
 }
 
-static SHARED: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
+static SHARED: Mutex<List> = Mutex::new(List::new());
 
-fn shared() -> MutexGuard<'static, Vec<Shared>> {
+fn shared() -> MutexGuard<'static, List> {
     SHARED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Enters a mapping that a child must not write. `copied`: the file behind it, if the child is to
 /// have a copy.
-pub(crate) fn enter_mapping(start: NonNull<c_void>, len: usize, copied: Option<BorrowedFd<'_>>) {
+///
+/// # Errors
+/// There is no memory for it: a child would write the mapping.
+pub(crate) fn enter_mapping(
+    start: NonNull<c_void>,
+    len: usize,
+    copied: Option<BorrowedFd<'_>>,
+) -> Result<(), Errno> {
     watch_forks();
     let entry = Shared {
         start: start.as_ptr().expose_provenance(),
@@ -160,22 +169,7 @@ pub(crate) fn enter_mapping(start: NonNull<c_void>, len: usize, copied: Option<B
         copied: copied.map(File::of),
         copy: None,
     };
-    loop {
-        let mut list = shared();
-        if list.len() < list.capacity() {
-            return list.push(entry);
-        }
-        let wanted = 2 * list.capacity() + 16;
-        drop(list);
-        // Without the lock: the allocator may be one that makes a mapping for this.
-        let mut longer = Vec::with_capacity(wanted);
-        let mut list = shared();
-        if list.capacity() < wanted {
-            longer.append(&mut list);
-            core::mem::swap(&mut *list, &mut longer);
-        }
-        drop(list);
-    }
+    shared().push(entry)
 }
 
 /// Takes a mapping out, before it is unmapped.
@@ -282,7 +276,7 @@ thread_local! {
     // Without destructors, so that they are there in a thread that ends too.
     /// The list of mappings, locked by the thread that forks: no other one holds the lock in the
     /// child.
-    static LOCKED: Cell<Option<ManuallyDrop<MutexGuard<'static, Vec<Shared>>>>> =
+    static LOCKED: Cell<Option<ManuallyDrop<MutexGuard<'static, List>>>> =
         const { Cell::new(None) };
 }
 

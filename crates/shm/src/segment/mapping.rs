@@ -37,7 +37,7 @@ impl Mapping {
     /// `aligned`.
     pub(super) fn new(fd: BorrowedFd<'_>, len: usize, aligned: bool) -> Result<Self, SegmentError> {
         let mapping = Self::with(fd, len, aligned, ProtFlags::READ | ProtFlags::WRITE)?;
-        process::enter_mapping(mapping.base, len, None);
+        mapping.enter(None)?;
         Ok(mapping)
     }
 
@@ -49,7 +49,7 @@ impl Mapping {
     ) -> Result<Self, SegmentError> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let mut mapping = Self::with(fd.as_fd(), len, aligned, access)?;
-        process::enter_mapping(mapping.base, len, Some(fd.as_fd()));
+        mapping.enter(Some(fd.as_fd()))?;
         mapping._copied = Some(Arc::clone(fd));
         Ok(mapping)
     }
@@ -57,6 +57,15 @@ impl Mapping {
     /// Like [`new`](Self::new), for reading only.
     pub(super) fn new_readable(fd: BorrowedFd<'_>, len: usize) -> Result<Self, SegmentError> {
         Self::with(fd, len, len >= HUGE_PAGE, ProtFlags::READ)
+    }
+
+    /// A child of a fork must not write it.
+    fn enter(&self, copied: Option<BorrowedFd<'_>>) -> Result<(), SegmentError> {
+        let entered = process::enter_mapping(self.base, self.len, copied);
+        entered.map_err(|errno| SegmentError::Map {
+            bytes: self.len as u64,
+            errno,
+        })
     }
 
     fn with(
