@@ -139,9 +139,7 @@ impl Options {
             .map_err(|error| refused(error.to_string()))?;
         // In the environment an unknown name is a warning, since it may be another program's. Here
         // it is a mistake.
-        let names = || self.given.iter().map(|(name, _)| name.to_string_lossy());
-        let warnings = settings.warnings().iter();
-        if let Some(warning) = { warnings }.find(|text| names().any(|name| text.contains(&*name))) {
+        if let Some(warning) = settings.warnings_about_given().first() {
             return Err(refused(format!("limic_options.settings: {warning}")));
         }
         Ok(match self.kind {

@@ -35,8 +35,9 @@ impl Settings {
         Ok(())
     }
 
-    /// What follows from the values once all of them are known.
-    pub(crate) fn finish(&mut self) {
+    /// What follows from the values once all of them are known. `is_given` tells of a variable
+    /// whether the program gave it.
+    pub(crate) fn finish(&mut self, is_given: impl Fn(&str) -> bool) {
         if self.sources[Key::StagingBufferBytes as usize] == RowSource::BuiltIn {
             let longest = self.pipeline_fragment().next_power_of_two();
             let bytes = &mut self.values.staging_buffer_bytes;
@@ -44,10 +45,11 @@ impl Settings {
         }
         let allowed = self.allowed();
         if !Path::settable().any(|path| path.is_rendezvous() && allowed.contains(path)) {
-            self.warnings.push(format!(
+            let line = format!(
                 "the allowed paths ({allowed}) carry no long messages: those take the pipeline all \
                  the same; add pipeline, cma, split-copy or kmod to LIMIC_PATHS"
-            ));
+            );
+            self.warn(line, is_given("LIMIC_PATHS"));
         }
     }
 }

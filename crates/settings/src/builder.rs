@@ -89,10 +89,11 @@ impl SettingsBuilder {
             default_profile,
             warnings,
         } = environment::read(process.chain(given.iter().cloned()))?;
-        let mut settings = Settings {
-            warnings,
-            ..Settings::default()
-        };
+        let is_given = |name: &str| is_given(OsStr::new(name));
+        let mut settings = Settings::default();
+        for (name, line) in warnings {
+            settings.warn(line, is_given(&name));
+        }
         // A profile that nobody named need not be there.
         let profile = match (profile, default_profile) {
             (Some(path), _) => Some((path, PROFILE.variable)),
@@ -104,10 +105,13 @@ impl SettingsBuilder {
             let read = file::read(&path, named_by, RowSource::Profile);
             match read.and_then(|layer| settings.apply(layer)) {
                 Ok(()) => settings.profile = Some(path),
-                Err(error) => settings.warnings.push(format!(
-                    "{error}; going on with built-in values. limic tune measures this machine, \
-                     LIMIC_PROFILE=off ends this warning"
-                )),
+                Err(error) => {
+                    let line = format!(
+                        "{error}; going on with built-in values. limic tune measures this machine, \
+                         LIMIC_PROFILE=off ends this warning"
+                    );
+                    settings.warn(line, is_given(named_by));
+                }
             }
         }
         if let Some(path) = config {
@@ -120,14 +124,11 @@ impl SettingsBuilder {
             place: "the application".to_owned(),
             ..layer
         })?;
-        settings.finish();
-        let about_given = |line: &&String| {
-            let mut names = given.iter().map(|(name, _)| name.to_string_lossy());
-            names.any(|name| line.contains(&*name))
-        };
+        settings.finish(is_given);
         if !without_process {
-            let lines = settings.warnings.iter().filter(|line| !about_given(line));
-            lines.for_each(|line| warning::say(line));
+            let given = &settings.given_warnings;
+            let lines = settings.warnings.iter();
+            { lines.filter(|line| !given.contains(line)) }.for_each(|line| warning::say(line));
         }
         Ok(settings)
     }

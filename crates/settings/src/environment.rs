@@ -22,8 +22,8 @@ pub(crate) struct Environment {
     pub(crate) profile: Option<PathBuf>,
     /// Where a profile lies that nobody names.
     pub(crate) default_profile: Option<PathBuf>,
-    /// One line for each unknown variable.
-    pub(crate) warnings: Vec<String>,
+    /// One line for each unknown variable, with its name.
+    pub(crate) warnings: Vec<(String, String)>,
 }
 
 /// Reads `variables`. An empty value counts as none.
@@ -49,7 +49,8 @@ pub(crate) fn read(
                     .into_iter()
                     .find(|key| key.entry().variable == name);
                 let Some(key) = found else {
-                    environment.warnings.extend(unknown(name));
+                    let line = unknown(name).map(|line| (name.to_owned(), line));
+                    environment.warnings.extend(line);
                     continue;
                 };
                 let (entry, text) = (key.entry(), value.to_string_lossy().into_owned());

@@ -115,6 +115,8 @@ pub struct Settings {
     profile: Option<PathBuf>,
     config: Option<PathBuf>,
     warnings: Vec<String>,
+    /// Those of them that are about variables which the program gave.
+    given_warnings: Vec<String>,
 }
 
 impl Default for Settings {
@@ -127,6 +129,7 @@ impl Default for Settings {
             profile: None,
             config: None,
             warnings: Vec::new(),
+            given_warnings: Vec::new(),
         }
     }
 }
@@ -228,6 +231,21 @@ impl Settings {
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// Those of the [`warnings`](Self::warnings) that are about variables which the program gave
+    /// ([`SettingsBuilder::with_variables`]), and not about the environment's.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn warnings_about_given(&self) -> &[String] {
+        &self.given_warnings
+    }
+
+    fn warn(&mut self, line: String, is_about_given: bool) {
+        if is_about_given {
+            self.given_warnings.push(line.clone());
+        }
+        self.warnings.push(line);
     }
 }
 

@@ -318,6 +318,28 @@ fn given_variables_win_over_those_of_the_process() {
     assert_eq!(settings.segment().staging_buffers, 9);
 }
 
+/// A known name in a warning about another one does not make it the warning's.
+#[test]
+fn warnings_about_given_variables_are_told_apart() {
+    let given = |variables: &[(&'static str, &'static str)]| {
+        let builder = Settings::builder().with_variables(variables.iter().copied());
+        let settings = builder.build().expect("no more than a warning");
+        settings.warnings_about_given().to_vec()
+    };
+    assert_eq!(
+        given(&[("LIMIC_EAGR_MAX", "4K"), ("LIMIC_EAGER_MAX", "1K")]),
+        ["unknown variable LIMIC_EAGR_MAX ignored; did you mean LIMIC_EAGER_MAX?"]
+    );
+    let [paths] = &given(&[("LIMIC_PATHS", "inline,eager")])[..] else {
+        panic!("one warning");
+    };
+    assert!(paths.contains("carry no long messages"), "{paths}");
+    let [profile] = &given(&[("LIMIC_PROFILE", "/nonexistent/x.toml")])[..] else {
+        panic!("one warning");
+    };
+    assert!(profile.contains("cannot be read"), "{profile}");
+}
+
 #[test]
 fn the_list_of_variables_is_complete() {
     let variables = Settings::default().variables();

@@ -28,6 +28,14 @@ int main(void)
     settings[0] = "LIMIC_EAGR_MAX=4K";
     GIVES(LIMIC_ERR_SETTINGS, limic_endpoint_open(&options, &none));
     CHECK(strstr(limic_last_error(), "LIMIC_EAGER_MAX") != NULL);
+    /* Misspelt in the environment they may be another program's: a warning, which says nothing
+     * against the names given here. */
+    CHECK(setenv("LIMIC_EAGER_MAXX", "4K", 1) == 0 && setenv("LIMIC_EAGR_MAX", "4K", 1) == 0);
+    settings[0] = "LIMIC_EAGER_MAX=1K";
+    OK(limic_endpoint_open(&options, &none));
+    OK(limic_endpoint_close(none));
+    settings[0] = "LIMIC_EAGR_MAX=4K";
+    GIVES(LIMIC_ERR_SETTINGS, limic_endpoint_open(&options, &none));
     settings[0] = "EAGER_MAX";
     GIVES(LIMIC_ERR_SETTINGS, limic_endpoint_open(&options, &none));
     return 0;
