@@ -25,16 +25,18 @@ pub(crate) fn enter(endpoint: limic_endpoint) -> Result<Inside, Failure> {
     // Relaxed: a thread that finds itself here has stored it itself.
     if place.owner.load(Ordering::Relaxed) != me {
         take_turn(place, endpoint, me)?;
-    }
-    if place.busy.load(Ordering::Relaxed) {
+    } else if place.busy.load(Ordering::Relaxed) || place.threads() != Threads::Owner {
+        // In the modes in which nobody owns it, a call of this thread has the turn: it is inside,
+        // or about to be, or about to be gone.
         return Err(busy());
     }
-    // SAFETY: this thread owns the place, and no other call of it is inside.
+    begin(place);
+    // SAFETY: this thread owns the place, and no other call of it is inside: a signal handler's has
+    // come and gone before `begin`, or finds that this one is.
     let Some(state) = NonNull::new(unsafe { *place.held.get() }) else {
         leave(place);
         return Err(unknown(endpoint));
     };
-    begin(place);
     Ok(Inside { place, state })
 }
 
@@ -69,12 +71,10 @@ fn leave(place: &Place) {
     }
 }
 
+/// Without a text: this is a signal handler, and to keep one takes memory.
 #[cold]
 fn busy() -> Failure {
-    Failure::new(
-        LIMIC_ERR_BUSY,
-        "this thread is inside of a call of the endpoint: signal handlers must not use it",
-    )
+    Failure::new(LIMIC_ERR_BUSY, "")
 }
 
 /// Takes the endpoint for one call, in the modes in which nobody owns it. Apart, so that a call in
@@ -169,5 +169,46 @@ impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
         leave(self.place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::{limic_endpoint_close, limic_endpoint_open};
+    use crate::options::*;
+
+    /// It may come between any two steps of the call that it interrupts.
+    #[test]
+    fn a_handler_finds_out_that_its_thread_has_the_turn() {
+        for threads in [LIMIC_THREADS_SERIALIZED, LIMIC_THREADS_MULTIPLE] {
+            let options = limic_options {
+                size: size_of::<limic_options>() as u32,
+                kind: LIMIC_KIND_SHM,
+                threads,
+                reserved: 0,
+                settings: core::ptr::null(),
+            };
+            let mut endpoint = limic_endpoint { id: 0 };
+            // SAFETY: options with their size, and a place for the endpoint.
+            let opened = unsafe { limic_endpoint_open(&raw const options, &raw mut endpoint) };
+            assert_eq!(opened, 0);
+            let place = find(endpoint).expect("it is open");
+            let refused = || {
+                let failure = enter(endpoint)
+                    .err()
+                    .expect("a call of this thread is under way");
+                (failure.code, failure.detail.is_empty()) == (LIMIC_ERR_BUSY, true)
+            };
+            take_turn(place, endpoint, this_thread()).expect("nobody has it");
+            assert!(refused());
+            begin(place);
+            assert!(refused());
+            place.busy.store(false, Ordering::Relaxed);
+            assert!(refused());
+            leave(place);
+            assert!(enter(endpoint).is_ok());
+            assert_eq!(limic_endpoint_close(endpoint), 0);
+        }
     }
 }

@@ -177,9 +177,13 @@ impl Failure {
         Self::new(LIMIC_ERR_NULL, format!("{what} is NULL"))
     }
 
-    /// Keeps the detail for `limic_last_error` and gives the code.
+    /// Keeps the detail for `limic_last_error`, if there is one, and gives the code.
     #[cold]
     pub(crate) fn report(self) -> c_int {
+        if self.detail.is_empty() {
+            // A signal handler's: an allocator may be what it has interrupted.
+            return self.code as c_int;
+        }
         // A thread that is ending has no last error any more; the code is there in any case.
         let _ = LAST.try_with(|last| {
             if let Ok(mut last) = last.try_borrow_mut() {

@@ -6,7 +6,7 @@ use limic_ffi::{Panic, guard};
 
 use crate::entry::{Inside, enter};
 use crate::errors::Failure;
-use crate::errors::limic_error::{LIMIC_ERR_BUSY, LIMIC_ERR_INTERNAL, LIMIC_OK};
+use crate::errors::limic_error::{LIMIC_ERR_INTERNAL, LIMIC_OK};
 use crate::handles::limic_endpoint;
 
 /// Runs a function that C called and that is not about an open endpoint.
@@ -37,8 +37,6 @@ pub(crate) fn inside(
     let mut held = match enter(endpoint) {
         Ok(held) if held.broken => return broken().report(),
         Ok(held) => held,
-        // In a signal handler: the code alone, since keeping the detail takes memory.
-        Err(failure) if failure.code == LIMIC_ERR_BUSY => return LIMIC_ERR_BUSY as c_int,
         Err(failure) => return failure.report(),
     };
     // A panic marks the endpoint as broken, and nothing but its end is asked of it then.

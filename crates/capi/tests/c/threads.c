@@ -184,9 +184,19 @@ static volatile sig_atomic_t busy;
 
 static void handler(int number)
 {
+    const char *before = limic_last_error();
+    char text[256];
     (void)number;
-    if (limic_progress(shared, NULL) == LIMIC_ERR_BUSY)
-        busy = 1;
+    if (limic_progress(shared, NULL) != LIMIC_ERR_BUSY)
+        return;
+    /* To keep a text takes memory, and this may have interrupted malloc. */
+    strncpy(text, before, sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    if (limic_endpoint_release(shared) == LIMIC_ERR_BUSY
+        && limic_endpoint_close(shared) == LIMIC_ERR_BUSY
+        && limic_world_finalize(shared) == LIMIC_ERR_BUSY
+        && limic_world_abort(shared, 1, "in a handler") == LIMIC_ERR_BUSY)
+        busy = limic_last_error() == before && strncmp(text, before, sizeof text - 1) == 0 ? 1 : -1;
 }
 
 static void signals(void)
@@ -201,6 +211,7 @@ static void signals(void)
     while (!busy)
         GIVES(LIMIC_ERR_TIMEOUT, limic_wait(&request, 20000000, NULL));
     CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+    CHECK(busy == 1);
     OK(limic_endpoint_close(shared));
 }
 
