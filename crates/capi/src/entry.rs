@@ -8,7 +8,7 @@ use crate::endpoint_state::EndpointState;
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_BUSY;
 use crate::handles::limic_endpoint;
-use crate::table::{ENDED, Place, Threads, find, other_thread, this_thread, unknown};
+use crate::table::{ENDED, Place, Threads, find, mark_at_end, other_thread, this_thread, unknown};
 use crate::turns::{Outside, Turns};
 
 /// A call that is inside of an endpoint.
@@ -62,6 +62,9 @@ fn begin(place: &Place) {
 #[inline(always)]
 fn leave(place: &Place) {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    if place.is_last.load(Ordering::Relaxed) {
+        return end_again(place);
+    }
     place.busy.store(false, Ordering::Relaxed);
     match place.threads() {
         Threads::Owner => {}
@@ -77,12 +80,25 @@ fn busy() -> Failure {
     Failure::new(LIMIC_ERR_BUSY, "")
 }
 
+/// Leaves the endpoint of a thread that is ending, in the owner mode: others may take it again.
+#[cold]
+fn end_again(place: &Place) {
+    // In this order: a call of a handler that gets in is not the one that gives the endpoint away.
+    place.is_last.store(false, Ordering::Relaxed);
+    core::sync::atomic::compiler_fence(Ordering::SeqCst);
+    place.busy.store(false, Ordering::Relaxed);
+    let me = this_thread();
+    // Pairs with the acquire in `adopt`. Fails where a handler has just given it up.
+    let _owned =
+        { &place.owner }.compare_exchange(me, me | ENDED, Ordering::Release, Ordering::Relaxed);
+}
+
 /// Takes the endpoint for one call, in the modes in which nobody owns it. Apart, so that a call in
 /// the owner mode has only its own registers to save.
 #[inline(never)]
 fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), Failure> {
     let threads = place.threads();
-    // Acquire: pairs with the release in `leave`, `release` and `remove`.
+    // Acquire: pairs with the release in `leave`, `end_again`, `release` and `remove`.
     let take = |free| {
         let taken =
             { &place.owner }.compare_exchange(free, me, Ordering::Acquire, Ordering::Relaxed);
@@ -103,6 +119,11 @@ fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), F
     if !place.is(endpoint) {
         give_up(place, me);
         return Err(unknown(endpoint));
+    }
+    if threads == Threads::Owner {
+        // Not before `begin`: the end of a handler's call would give the endpoint away.
+        begin(place);
+        place.is_last.store(!mark_at_end(), Ordering::Relaxed);
     }
     Ok(())
 }

@@ -39,6 +39,9 @@ pub(crate) struct Place {
     threads: AtomicU8,
     /// A call is inside. Written by the owner only.
     pub(crate) busy: AtomicBool,
+    /// The call that is inside is one of an owner that is ending: with its end others may take the
+    /// endpoint again. Written by the owner only, while it is inside.
+    pub(crate) is_last: AtomicBool,
     /// Belongs to the owner: of a box, or null. An address, since a box may not move while a call
     /// that lets others in keeps what it found here.
     pub(crate) held: UnsafeCell<*mut EndpointState>,
@@ -57,6 +60,7 @@ impl Place {
             owner: AtomicUsize::new(0),
             threads: AtomicU8::new(0),
             busy: AtomicBool::new(false),
+            is_last: AtomicBool::new(false),
             held: UnsafeCell::new(core::ptr::null_mut()),
             turns: Turns::new(),
         }
@@ -154,10 +158,16 @@ thread_local! {
     static AT_END: AtEnd = const { AtEnd };
 }
 
-/// Has what this thread owns marked when it ends.
-fn mark_at_end() {
-    // Fails in a thread that is ending already: what it takes then is its own for good.
-    let _ = AT_END.try_with(|_| ());
+/// Has what this thread owns marked when it ends. False: it is ending already, and nothing is
+/// marked any more.
+pub(crate) fn mark_at_end() -> bool {
+    AT_END.try_with(|_| ()).is_ok()
+}
+
+/// The calling thread as a new owner.
+fn new_owner() -> usize {
+    let me = this_thread();
+    if mark_at_end() { me } else { me | ENDED }
 }
 
 /// Enters an endpoint and gives its handle. The calling thread owns it.
@@ -185,8 +195,7 @@ pub(crate) fn insert(held: EndpointState, threads: Threads) -> Result<limic_endp
     place.process.store(process, Ordering::Relaxed);
     place.threads.store(threads as u8, Ordering::Relaxed);
     let owner = if threads == Threads::Owner {
-        mark_at_end();
-        this_thread()
+        new_owner()
     } else {
         0
     };
@@ -263,6 +272,7 @@ pub(crate) fn remove(endpoint: limic_endpoint) -> Result<Box<EndpointState>, Fai
     // In this order: see `Turns::take`.
     place.generation.store(0, Ordering::SeqCst);
     place.turns.call_all();
+    place.is_last.store(false, Ordering::Relaxed);
     drop(inside);
     place.owner.store(0, Ordering::Release);
     let mut free = FREE.lock();
@@ -277,6 +287,8 @@ pub(crate) fn remove(endpoint: limic_endpoint) -> Result<Box<EndpointState>, Fai
 pub(crate) fn release(endpoint: limic_endpoint) -> Result<(), Failure> {
     let inside = enter(endpoint)?;
     let place = inside.place;
+    // Nobody is to take it before this gives it up.
+    place.is_last.store(false, Ordering::Relaxed);
     drop(inside);
     if place.threads() == Threads::Owner {
         // Pairs with the acquire in `adopt`.
@@ -292,8 +304,8 @@ pub(crate) fn adopt(endpoint: limic_endpoint) -> Result<(), Failure> {
     if place.threads() != Threads::Owner || place.owner.load(Ordering::Relaxed) == me {
         return Ok(());
     }
-    mark_at_end();
-    // Acquire: pairs with the release in `release` and at the end of a thread.
+    let me = new_owner();
+    // Acquire: pairs with the release in `release`, `end_again`, and at the end of a thread.
     place
         .owner
         .fetch_update(Ordering::Acquire, Ordering::Relaxed, |owner| {

@@ -119,6 +119,48 @@ static void ended(void)
     GIVES(LIMIC_ERR_ENDPOINT, limic_endpoint_adopt(shared));
 }
 
+static pthread_key_t key;
+
+static void once_more(void *unused)
+{
+    (void)unused;
+    OK(limic_progress(shared, NULL));
+    OK(limic_endpoint_release(shared));
+    OK(limic_endpoint_adopt(shared));
+    OK(limic_progress(shared, NULL));
+}
+
+static void *open_and_end_late(void *unused)
+{
+    CHECK(pthread_setspecific(key, &key) == 0);
+    return open_and_end(unused);
+}
+
+/* Not the owner, unless it has got that one's number. */
+static void *without_adopting(void *unused)
+{
+    int code = limic_progress(shared, NULL);
+    CHECK(code == LIMIC_OK || code == LIMIC_ERR_THREAD);
+    return unused;
+}
+
+/* The same if the thread calls once more when its end has begun, or the next one calls. */
+static void ended_late(void)
+{
+    uint32_t me;
+    char byte = 0;
+    CHECK(pthread_key_create(&key, once_more) == 0);
+    for (int which = 0; which < 2; which++) {
+        run(which == 0 ? open_and_end_late : open_and_end);
+        run(without_adopting);
+        OK(limic_endpoint_adopt(shared));
+        OK(limic_myself(shared, &me));
+        OK(limic_recv(shared, &byte, 1, me, 4, 1, NULL));
+        CHECK(byte == 'e');
+        OK(limic_endpoint_close(shared));
+    }
+}
+
 static limic_endpoint late;
 
 static void close_late(void) { OK(limic_endpoint_close(late)); }
@@ -252,6 +294,7 @@ int main(void)
 {
     ownership();
     ended();
+    ended_late();
     serialized();
     polled();
     signals();
