@@ -136,8 +136,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
     if block.is_null() {
         return malloc(size);
     }
-    // SAFETY: the caller's block.
-    let is_long = unsafe { raw::length(block.cast()) }.is_some();
+    let is_long = raw::contains(block.cast());
     if !is_long && size < from() {
         // SAFETY: the caller's promise; the C library allocated it.
         return unsafe { __libc_realloc(block, size) };
@@ -151,11 +150,18 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
     if size >= from() && unsafe { raw::resize(block.cast(), size) } {
         return block;
     }
+    // SAFETY: the caller's block.
+    let bytes = unsafe { malloc_usable_size(block) };
+    if bytes == 0 {
+        // A function that the heap itself calls, and another library wraps, is here: nobody knows
+        // how much is to be copied.
+        return no_memory();
+    }
     let new = malloc(size);
     if !new.is_null() {
         // SAFETY: two blocks with as many bytes, of which the old one ends here.
         unsafe {
-            let bytes = malloc_usable_size(block).min(size);
+            let bytes = bytes.min(size);
             core::ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast(), bytes);
             free(block);
         }
@@ -169,9 +175,9 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
-    // SAFETY: the caller's block.
-    if let Some(bytes) = unsafe { raw::length(block.cast()) } {
-        return bytes;
+    if raw::contains(block.cast()) {
+        // SAFETY: the caller's block. In a thread that is in the heap none of it is known.
+        return unsafe { raw::length(block.cast()) }.unwrap_or(0);
     }
     let theirs = core::ptr::with_exposed_provenance::<c_void>(usable_size());
     if theirs.is_null() {
@@ -260,10 +266,12 @@ pub extern "C" fn valloc(size: usize) -> *mut c_void {
 pub extern "C" fn pvalloc(size: usize) -> *mut c_void {
     match size.max(1).checked_next_multiple_of(page()) {
         Some(size) => memalign(page(), size),
-        None => {
-            // SAFETY: this thread's own.
-            unsafe { *libc::__errno_location() = libc::ENOMEM };
-            null_mut()
-        }
+        None => no_memory(),
     }
+}
+
+fn no_memory() -> *mut c_void {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() = libc::ENOMEM };
+    null_mut()
 }

@@ -31,18 +31,36 @@ fn run(program: &Path, from: &str) -> (String, String) {
     (said, complained)
 }
 
+/// Compiles a program of this folder, whose functions libraries find. False: there is no compiler.
+fn compile(name: &str, program: &Path) -> bool {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-fno-builtin", "-pthread", "-rdynamic", "-o"])
+        .arg(program)
+        .arg(folder.join(name));
+    match cc.status() {
+        Ok(done) => assert!(done.success(), "cc: {done}"),
+        Err(why) => println!("SKIPPED: no C compiler: {why}"),
+    }
+    program.exists()
+}
+
+#[test]
+fn realloc_inside_of_the_heap_keeps_the_block() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("inside");
+    if compile("inside.c", &program) {
+        let whole = ("the block is whole\n".to_owned(), String::new());
+        assert_eq!(run(&program, "16K"), whole);
+    }
+}
+
 #[test]
 fn all_of_mallocs_family_keeps_its_contracts() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("blocks");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/blocks.c");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-fno-builtin", "-pthread", "-o"])
-        .arg(&program)
-        .arg(&source);
-    match cc.status() {
-        Ok(done) => assert!(done.success(), "cc: {done}"),
-        Err(why) => return println!("SKIPPED: no C compiler: {why}"),
+    if !compile("blocks.c", &program) {
+        return;
     }
     let there = "long blocks lie in memory of limic\n";
     let nowhere = "no block lies in memory of limic\n";

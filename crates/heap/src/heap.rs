@@ -161,9 +161,9 @@ pub(crate) unsafe fn resize(found: Found, bytes: usize) -> bool {
     with_heap(|heap| heap.resize(found, bytes)).unwrap_or(false)
 }
 
-/// Bytes of the block that begins there.
-pub(crate) fn length(found: Found) -> usize {
-    with_heap(|heap| heap.length(found)).unwrap_or(0)
+/// Bytes of the block that begins there. `None` in a thread that is in the heap already.
+pub(crate) fn length(found: Found) -> Option<usize> {
+    with_heap(|heap| heap.length(found))
 }
 
 /// The descriptor of an arena, for a peer, and its size.

@@ -39,11 +39,18 @@ pub unsafe fn resize(block: *mut u8, bytes: usize) -> bool {
     table::find(block.addr()).is_some_and(|found| unsafe { heap::resize(found, bytes) })
 }
 
-/// Bytes of a block. `None`: it is not one of the heap.
+/// Whether an address lies in the heap, and so a block is one of it.
+#[must_use]
+pub fn contains(block: *mut u8) -> bool {
+    table::find(block.addr()).is_some()
+}
+
+/// Bytes of a block. `None`: it is not one of the heap, or this thread is in the heap, and cannot
+/// be told.
 ///
 /// # Safety
 /// As [`free`], but that the block stays in use.
 #[must_use]
 pub unsafe fn length(block: *mut u8) -> Option<usize> {
-    table::find(block.addr()).map(heap::length)
+    table::find(block.addr()).and_then(heap::length)
 }
