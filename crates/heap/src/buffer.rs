@@ -6,6 +6,7 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
 use crate::PeerReadable;
+use crate::heap::PAGE;
 
 /// Each length is long enough: the user has asked for a buffer.
 const ALLOCATOR: PeerReadable = PeerReadable::from_bytes(1);
@@ -32,8 +33,9 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// A buffer of `len` bytes. If the system gives no memory that peers may read, it is ordinary
-    /// memory: see [`is_peer_readable`](Self::is_peer_readable). `None`: there is no memory.
+    /// A buffer of `len` bytes, on a page. If the system gives no memory that peers may read, it is
+    /// ordinary memory: see [`is_peer_readable`](Self::is_peer_readable). `None`: there is no
+    /// memory.
     #[must_use]
     pub fn new(len: usize) -> Option<Self> {
         // SAFETY: the layout has at least one byte.
@@ -50,7 +52,7 @@ impl Buffer {
     }
 
     fn layout(len: usize) -> Option<Layout> {
-        Layout::from_size_align(len.max(1), 1).ok()
+        Layout::from_size_align(len.max(1), PAGE).ok()
     }
 }
 

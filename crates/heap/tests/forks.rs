@@ -225,6 +225,26 @@ fn a_child_has_its_copy_though_no_descriptor_is_free() {
     );
 }
 
+/// The child is there for the limit, which is a whole process's.
+#[test]
+fn ordinary_memory_of_a_buffer_is_on_a_page_too() {
+    in_child(
+        || {
+            let none = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            // SAFETY: a limit of this process, which is a child of its own.
+            let limited = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
+            let buffer = Buffer::new(40 << 20).expect("memory");
+            let is_zero = buffer.iter().all(|byte| *byte == 0);
+            let is_on_a_page = buffer.as_ptr().addr() % 4096 == 0;
+            limited == 0 && !buffer.is_peer_readable() && is_zero && is_on_a_page
+        },
+        || (),
+    );
+}
+
 #[test]
 fn a_fork_of_one_thread_leaves_others_their_memory() {
     let mut block = vec![1_u8; LEN];
