@@ -4,7 +4,8 @@
 //! Short blocks, and all that the heap cannot serve, are the C library's as before. The functions
 //! have the names and the contracts of the C library's.
 //!
-//! `LIMIC_HEAP_FROM` says from how many bytes on a block is long; 0 switches the library off.
+//! `LIMIC_HEAP_FROM` says from how many bytes on a block is long, 4K or more; 0 switches the library
+//! off.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -30,6 +31,11 @@ static FROM: AtomicUsize = AtomicUsize::new(0);
 /// Shorter messages gain nothing.
 const USUAL: usize = 16 << 10;
 
+/// Of shorter blocks the C library writes some of its own in a new child before anybody is called
+/// there: locks of its open files. They must not lie in memory that parent and child share until
+/// then.
+const LEAST: usize = 4 << 10;
+
 fn from() -> usize {
     match FROM.load(Relaxed) {
         0 => {
@@ -53,10 +59,10 @@ fn from_environment() -> usize {
     let value = unsafe { CStr::from_ptr(value) }.to_bytes();
     match bytes_of(value) {
         Some(0) => usize::MAX,
-        Some(bytes) => bytes,
-        None => {
-            let text =
-                c"liblimic-heap: LIMIC_HEAP_FROM is no number of bytes (16384, 64K, 1M): 16K\n";
+        Some(bytes) if bytes >= LEAST => bytes,
+        _ => {
+            let text = c"liblimic-heap: LIMIC_HEAP_FROM is no number of bytes from 4K on (16384, \
+                         64K, 1M), nor 0: 16K\n";
             // SAFETY: a text with its length.
             unsafe { libc::write(2, text.as_ptr().cast(), text.count_bytes()) };
             USUAL

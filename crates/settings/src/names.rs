@@ -127,7 +127,7 @@ pub const OTHER_VARIABLES: [OtherVariable; 14] = [
         name: "LIMIC_HEAP_FROM",
         read_by: "liblimic-heap.so",
         meaning: "bytes from which on a block of a program's malloc is peer-readable memory",
-        accepted: "a number with an optional K, M or G, 0 for none",
+        accepted: "4K and more (a number with an optional K, M or G), or 0 for none",
         default: "16K",
     },
     OtherVariable {
