@@ -185,7 +185,7 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
         // SAFETY: the caller's block. In a thread that is in the heap none of it is known.
         return unsafe { raw::length(block.cast()) }.unwrap_or(0);
     }
-    let theirs = core::ptr::with_exposed_provenance::<c_void>(usable_size());
+    let theirs = usable_size();
     if theirs.is_null() {
         return 0;
     }
@@ -194,18 +194,23 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     unsafe { core::mem::transmute::<*const c_void, UsableSize>(theirs)(block) }
 }
 
-/// The address of the C library's `malloc_usable_size`, the only one of these functions that has no
-/// second name.
-fn usable_size() -> usize {
+/// The C library's `malloc_usable_size`, the only function of malloc's family that has no second
+/// name.
+fn usable_size() -> *const c_void {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
-    let mut found = FOUND.load(Relaxed);
-    if found == 0 {
+    next(c"malloc_usable_size", &FOUND)
+}
+
+/// The function of this name that would be called without this library. Null: there is none.
+fn next(name: &CStr, found: &AtomicUsize) -> *const c_void {
+    let mut address = found.load(Relaxed);
+    if address == 0 {
         // SAFETY: looks a name up, which ends with a zero.
-        let there = unsafe { libc::dlsym(libc::RTLD_NEXT, c"malloc_usable_size".as_ptr()) };
-        found = there.expose_provenance();
-        FOUND.store(found, Relaxed);
+        let there = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        address = there.expose_provenance();
+        found.store(address, Relaxed);
     }
-    found
+    core::ptr::with_exposed_provenance(address)
 }
 
 /// Runs when the library is loaded, before there are threads that fork or load others.
@@ -216,6 +221,34 @@ static PREPARE: extern "C" fn() = prepare;
 extern "C" fn prepare() {
     usable_size();
     raw::prepare();
+}
+
+type AtFork = Option<unsafe extern "C" fn()>;
+
+/// What pthread_atfork(3) calls. The heap's functions are the first to be entered: so those of all
+/// other libraries, which may wait for threads that allocate, are done before a fork locks it.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __register_atfork(
+    before: AtFork,
+    in_parent: AtFork,
+    in_child: AtFork,
+    library: *mut c_void,
+) -> c_int {
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    // Which comes here too, and finds that it is under way.
+    raw::prepare();
+    let theirs = next(c"__register_atfork", &FOUND);
+    if theirs.is_null() {
+        return libc::ENOMEM;
+    }
+    type Register = unsafe extern "C" fn(AtFork, AtFork, AtFork, *mut c_void) -> c_int;
+    // SAFETY: the C library's function of this name.
+    let theirs = unsafe { core::mem::transmute::<*const c_void, Register>(theirs) };
+    // SAFETY: the caller's promise.
+    unsafe { theirs(before, in_parent, in_child, library) }
 }
 
 /// See memalign(3).

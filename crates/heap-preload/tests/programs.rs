@@ -56,6 +56,16 @@ fn realloc_inside_of_the_heap_keeps_the_block() {
 }
 
 #[test]
+fn a_fork_waits_for_no_library_that_allocates() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("atfork");
+    if compile("atfork.c", &program) {
+        let ended = ("each fork has ended\n".to_owned(), String::new());
+        assert_eq!(run(&program, "16K"), ended);
+    }
+}
+
+#[test]
 fn all_of_mallocs_family_keeps_its_contracts() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("blocks");

@@ -82,13 +82,24 @@ fn with_heap<R>(use_it: impl FnOnce(&mut Heap) -> R) -> Option<R> {
     Some(result)
 }
 
+/// [`watch_forks`] at once. A thread that is in the heap, or at this already, has nothing to do.
+pub(crate) fn prepare() {
+    if !BUSY.replace(true) {
+        watch_forks();
+        BUSY.set(false);
+    }
+}
+
 /// A fork has to find the heap as no call has left it halfway, and nobody else in the child would
 /// unlock it.
 ///
 /// The C library calls these before those of [`process::watch_forks`], and after them when the fork
 /// is done. So the heap is locked first, as when an arena is made, and unlocked when the child has
 /// its copies. In between, this thread allocates other memory, and what it gives back stays in use.
-pub(crate) fn watch_forks() {
+///
+/// Called by a thread that is [`BUSY`]: to ask the C library for it may allocate, and may come to
+/// [`prepare`].
+fn watch_forks() {
     extern "C" fn before() {
         if !BUSY.replace(true) {
             let heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);

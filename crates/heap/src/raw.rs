@@ -3,9 +3,10 @@
 use crate::heap;
 use crate::table;
 
-/// Gets ready, as long as nobody forks or loads a library: else the first block does so.
+/// Gets ready, as long as nobody forks or loads a library: else the first block does so. Does
+/// nothing within another call of the heap.
 pub fn prepare() {
-    heap::watch_forks();
+    heap::prepare();
 }
 
 /// Allocates at least `bytes` bytes, in whole pages of 4096 bytes and on one. Null if `align` is
