@@ -394,6 +394,7 @@ const char *limic_strerror(int code);
 /**
  * What went wrong in the last call of this thread that failed: with the peer, the lengths, the
  * system's error and what to do, as far as they are known. Never NULL; empty if no call failed yet.
+ * A call in a signal handler that gives LIMIC_ERR_BUSY leaves it as it is.
  *
  * The memory is the library's. It stays valid until the next call of this thread that fails, or the
  * thread ends.
