@@ -4,8 +4,8 @@
 //! Short blocks, and all that the heap cannot serve, are the C library's as before. The functions
 //! have the names and the contracts of the C library's.
 //!
-//! `LIMIC_HEAP_FROM` says from how many bytes on a block is long, 4K or more; 0 switches the library
-//! off.
+//! `LIMIC_HEAP_FROM` says from how many bytes on a block is long, 4K or more; 0 switches the
+//! library off.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
