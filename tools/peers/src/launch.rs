@@ -17,7 +17,7 @@ const PATTERNS: &str = "benches/mpi/patterns.c";
 const START: Duration = Duration::from_secs(60);
 
 /// Where ranks run. The launcher itself has to be confined to the same CPUs, as [`timeout::run`]
-/// does, because launchers count and number the CPUs that they may use.
+/// does, because those of Open MPI count and number the CPUs that they may use.
 #[derive(Clone, Copy, Debug)]
 pub enum Placement<'a> {
     /// Rank i on the i-th of these CPUs alone.
@@ -138,7 +138,10 @@ impl Mpi {
                 machines.tell(&mut command, kind, &self.root, ranks / 2);
                 &mut command
             }
-            (Kind::Mpich, Placement::OneEach(_)) => command.args(["-bind-to", "hwthread"]),
+            // It counts all CPUs of the machine, so they are named.
+            (Kind::Mpich, Placement::OneEach(cpus)) => {
+                command.args(["-bind-to", &format!("user:{}", list(cpus))])
+            }
             (Kind::Mpich, Placement::Free) => &mut command,
             (Kind::Openmpi, Placement::OneEach(_)) => command
                 .args(["--use-hwthread-cpus", "--map-by", "hwthread"])
@@ -153,8 +156,7 @@ impl Mpi {
                 command.args(["--oversubscribe", "--bind-to", "none"])
             }
             (Kind::Intelmpi, Placement::OneEach(cpus)) => {
-                let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
-                command.env("I_MPI_PIN_PROCESSOR_LIST", list.join(","))
+                command.env("I_MPI_PIN_PROCESSOR_LIST", list(cpus))
             }
             (Kind::Intelmpi, Placement::Free) => command.env("I_MPI_PIN", "0"),
         };
@@ -167,4 +169,10 @@ impl Mpi {
         command.args(["-n", &ranks.to_string()]);
         command
     }
+}
+
+/// `0,8`
+fn list(cpus: &[usize]) -> String {
+    let names: Vec<String> = cpus.iter().map(usize::to_string).collect();
+    names.join(",")
 }

@@ -1,6 +1,7 @@
 //! The CPUs on which everything is measured.
 
 use limic_runner::{Failure, cpus};
+use rustix::thread::CpuSet;
 
 /// The CPUs of a list such as `0,2` or `0-15`, or the first two that belong to different cores.
 /// Their number is even.
@@ -8,7 +9,7 @@ pub(crate) fn choose(asked: Option<&str>) -> Result<Vec<usize>, Failure> {
     let allowed = cpus::allowed().map_err(|why| Failure::Missing(format!("affinity: {why}")))?;
     match asked {
         None => distinct(&allowed, siblings),
-        Some(text) => pairs(list(text), &allowed),
+        Some(text) => list(text).and_then(|asked| pairs(asked, &allowed)),
     }
     .ok_or_else(|| {
         Failure::Missing(format!(
@@ -23,17 +24,17 @@ pub(super) fn first_pair(cpus: &[usize]) -> [usize; 2] {
     [cpus[0], cpus[cpus.len() / 2]]
 }
 
-/// `0, 2`, or what else stands between them.
-pub(super) fn names(cpus: &[usize], between: &str) -> String {
+/// `0, 2`
+pub(super) fn names(cpus: &[usize]) -> String {
     let names: Vec<String> = cpus.iter().map(usize::to_string).collect();
-    names.join(between)
+    names.join(", ")
 }
 
 fn pairs(mut asked: Vec<usize>, allowed: &[usize]) -> Option<Vec<usize>> {
     let count = asked.len();
     let fits =
         count > 0 && count.is_multiple_of(2) && asked.iter().all(|cpu| allowed.contains(cpu));
-    // Launchers number the CPUs that they may use in this order.
+    // limic binds its ranks in this order.
     asked.sort_unstable();
     asked.dedup();
     (fits && asked.len() == count).then_some(asked)
@@ -50,17 +51,18 @@ fn distinct(allowed: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Option
 /// The hardware threads of a CPU's core.
 fn siblings(cpu: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-    list(&std::fs::read_to_string(path).unwrap_or_default())
+    list(&std::fs::read_to_string(path).unwrap_or_default()).unwrap_or_default()
 }
 
 /// `0-1,8`
-fn list(text: &str) -> Vec<usize> {
+fn list(text: &str) -> Option<Vec<usize>> {
     let range = |item: &str| {
         let (from, to) = item.split_once('-').unwrap_or((item, item));
-        Some(from.parse::<usize>().ok()?..=to.parse::<usize>().ok()?)
+        let (from, to) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        (to < CpuSet::MAX_CPU).then_some(from..=to)
     };
-    let items = text.trim().split(',');
-    items.filter_map(range).flatten().collect()
+    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+    Some(ranges?.into_iter().flatten().collect())
 }
 
 #[cfg(test)]
@@ -73,17 +75,19 @@ mod tests {
         assert_eq!(distinct(&[0, 1, 2, 3], pairs), Some(vec![0, 2]));
         assert_eq!(distinct(&[4, 5], pairs), Some(vec![4, 5]));
         assert_eq!(distinct(&[4], pairs), None);
-        assert_eq!(list("0-2,8\n"), [0, 1, 2, 8]);
-        assert!(list("").is_empty());
+        assert_eq!(list("0-2,8\n"), Some(vec![0, 1, 2, 8]));
+        for wrong in ["", "0,x", "0-18446744073709551615"] {
+            assert_eq!(list(wrong), None, "{wrong}");
+        }
     }
 
     #[test]
     fn ranks_on_many_cpus_make_pairs() {
         let allowed = [0, 1, 2, 3, 5];
-        let chosen = |text| pairs(list(text), &allowed);
+        let chosen = |text| pairs(list(text)?, &allowed);
         assert_eq!(chosen("0-3"), Some(vec![0, 1, 2, 3]));
-        assert_eq!(chosen("5,1"), Some(vec![1, 5]));
-        for wrong in ["", "x", "1", "0-2", "1,1", "3,4"] {
+        assert_eq!(chosen("5, 1"), Some(vec![1, 5]));
+        for wrong in ["1", "0-2", "1,1", "3,4"] {
             assert_eq!(chosen(wrong), None, "{wrong}");
         }
         assert_eq!(first_pair(&[4, 5, 6, 7]), [4, 6]);

@@ -103,18 +103,17 @@ pub struct Compare {
     cpus: Option<String>,
 
     /// Folder for results.json, results.md and results.svg; with --mpi their name is mpi, with
-    /// --tcp it is tcp [default: docs/compare if the comparison is whole, all ran and nobody else
-    /// used the CPUs, else target/compare]
+    /// --tcp it is tcp [default: docs/compare if the comparison is whole, on the usual CPUs, all ran
+    /// and nobody else used the CPUs, else target/compare]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }
 
 impl Compare {
-    /// Whether all patterns, peers and rounds are asked for.
+    /// Whether all patterns, peers and rounds are asked for, on the usual CPUs.
     fn is_whole(&self) -> bool {
-        let all = self.patterns.is_empty() && self.peers.is_empty();
-        let two = self.cpus.is_none();
-        all && two && !self.quick && self.rounds.is_none_or(|rounds| rounds >= Plan::ROUNDS)
+        let all = self.patterns.is_empty() && self.peers.is_empty() && self.cpus.is_none();
+        all && !self.quick && self.rounds.is_none_or(|rounds| rounds >= Plan::ROUNDS)
     }
 }
 
@@ -204,7 +203,15 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         args.rounds,
         args.seconds,
     );
-    let patterns = patterns(comparison, &args.patterns)?;
+    let mut patterns = patterns(comparison, &args.patterns)?;
+    if cpus.len() > 2 {
+        // One producer and one consumer.
+        patterns.retain(|one| *one != Pattern::Skew);
+        if patterns.is_empty() {
+            let what = "skew is measured on two CPUs, not on more";
+            return Err(Failure::Missing(what.to_owned()));
+        }
+    }
     let wanted = wanted(comparison, &args.peers)?;
     // Before the measurement, so that a wrong path shows at once.
     if let Some(folder) = &args.output {
@@ -228,7 +235,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     console::step(&format_args!(
         "[4/4] {} steady rounds on CPUs {}, at most {} s",
         plan.rounds,
-        cpus::names(&cpus, ", "),
+        cpus::names(&cpus),
         plan.limit.as_secs()
     ));
     if let Some(why) = load::busy() {
@@ -264,6 +271,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     };
     let mut run = Run::new(&plan, &field.subjects, &cpus, &state, load, &short);
     run.missing = field.missing;
+    run.asked_cpus.clone_from(&args.cpus);
     match comparison {
         Comparison::Mpi => {
             let report = mpi::Report::new(run, &plan, &field.duels, &state.samples);

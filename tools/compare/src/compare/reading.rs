@@ -124,7 +124,9 @@ pub(super) fn patterns(ended: &Ended, sizes: usize, placed: Option<&[usize]>) ->
     {
         outcome.times.clear();
         let found = places.join(" and ");
-        outcome.failure = Some(format!("its ranks ran on CPUs {found}, not one on each"));
+        outcome.failure = Some(format!(
+            "its ranks ran on CPUs {found}, not on those that were asked for"
+        ));
     } else if outcome.failure.is_none() && outcome.times.len() < sizes {
         outcome.failure = Some("it ended well, but results are missing".to_owned());
     }

@@ -21,6 +21,9 @@ pub(super) struct Run {
     /// As `limic perf` describes it.
     pub(super) machine: Value,
     pub(super) cpus: Vec<usize>,
+    /// As they were asked for, if they were.
+    #[serde(skip)]
+    pub(super) asked_cpus: Option<String>,
     #[serde(skip)]
     pub(super) comparison: Comparison,
     pub(super) quick: bool,
@@ -67,6 +70,7 @@ impl Run {
             versions: subjects.iter().map(|one| one.title().to_owned()).collect(),
             machine: machine.unwrap_or(Value::Null),
             cpus: cpus.to_vec(),
+            asked_cpus: None,
             comparison: plan.comparison,
             quick: plan.quick,
             rounds: state
@@ -95,9 +99,9 @@ impl Run {
         if self.quick {
             command.push_str(" --quick");
         }
-        if self.cpus.len() > 2 {
+        if let Some(cpus) = &self.asked_cpus {
             command.push_str(" --cpus ");
-            command.push_str(&names(&self.cpus, ","));
+            command.push_str(cpus);
         }
         command
     }
@@ -225,7 +229,7 @@ impl Run {
             "Kernel",
             format!("{}, hypervisor: {hypervisor}", self.of_machine("kernel")),
         );
-        line("Measured on", format!("CPUs {}", names(&self.cpus, ", ")));
+        line("Measured on", format!("CPUs {}", names(&self.cpus)));
         line("Versions", self.versions.join(", "));
         line("Load", self.load());
         if let Value::String(profile) = &self.machine["profile"] {
