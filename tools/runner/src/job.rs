@@ -187,10 +187,15 @@ impl Job {
         let summary = Mutex::new(summary);
         let run = |job: Self| {
             let mut lines = Vec::new();
+            let shown = job.shown().to_owned();
             let job = job.env("CARGO_TERM_COLOR", "always");
             let ended = job.run_lines(|line| lines.push(line.to_owned()));
             let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            console::detail(&shown);
             lines.iter().for_each(|line| show(line, &mut summary));
+            if let Err(why) = &ended {
+                console::error(why);
+            }
             ended
         };
         thread::scope(|scope| {

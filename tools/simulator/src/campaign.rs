@@ -110,7 +110,7 @@ fn work(arguments: &Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What all workers have done.
+/// What all workers have done, and what is left.
 struct Done {
     /// The seed that the next worker begins with.
     next: u64,
@@ -143,7 +143,7 @@ fn lead(arguments: &Arguments) -> ExitCode {
         // Its workers stay where they begin.
         let _ = sched_setaffinity(None, &only(cpu));
         loop {
-            let mut now = look(&done);
+            let mut now = lock(&done);
             let left = limit.map(|limit| limit.saturating_sub(begin.elapsed()));
             if now.failure.is_some() || now.next >= end || left == Some(Duration::ZERO) {
                 break;
@@ -153,13 +153,16 @@ fn lead(arguments: &Arguments) -> ExitCode {
             now.next += seeds;
             drop(now);
             let found = batch(first, seeds, left.map(|left| left.as_secs() + 1), &done);
-            let mut now = look(&done);
+            let mut now = lock(&done);
             now.failure = now.failure.take().or(found);
         }
     };
     let allowed = sched_getaffinity(None).unwrap_or_else(|_| only(sched_getcpu()));
     thread::scope(|scope| {
-        for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)) {
+        // Fewer where the time of all of them is not granted.
+        let granted = thread::available_parallelism().map_or(1, usize::from);
+        let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+        for cpu in cpus.take(granted) {
             scope.spawn(move || lane(cpu));
         }
     });
@@ -183,7 +186,7 @@ fn lead(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn look(done: &Mutex<Done>) -> MutexGuard<'_, Done> {
+fn lock(done: &Mutex<Done>) -> MutexGuard<'_, Done> {
     done.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -218,7 +221,7 @@ fn batch(first: u64, seeds: u64, seconds: Option<u64>, done: &Mutex<Done>) -> Op
         .lines()
         .map_while(Result::ok)
     {
-        let mut done = look(done);
+        let mut done = lock(done);
         if done.failure.is_some() {
             let _ = worker.kill();
             let _ = worker.wait();
