@@ -32,7 +32,8 @@ pub(crate) fn enter(endpoint: limic_endpoint) -> Result<Inside, Failure> {
     }
     begin(place);
     // SAFETY: this thread owns the place, and no other call of it is inside: a signal handler's has
-    // come and gone before `begin`, or finds that this one is.
+    // come and gone before `begin`, or finds that this one is. By the header's word, handlers give
+    // no endpoint up.
     let Some(state) = NonNull::new(unsafe { *place.held.get() }) else {
         leave(place);
         return Err(unknown(endpoint));
@@ -62,7 +63,7 @@ fn begin(place: &Place) {
 #[inline(always)]
 fn leave(place: &Place) {
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
-    if place.is_last.load(Ordering::Relaxed) {
+    if place.of_ending.load(Ordering::Relaxed) {
         return end_again(place);
     }
     place.busy.store(false, Ordering::Relaxed);
@@ -84,7 +85,7 @@ fn busy() -> Failure {
 #[cold]
 fn end_again(place: &Place) {
     // In this order: a call of a handler that gets in is not the one that gives the endpoint away.
-    place.is_last.store(false, Ordering::Relaxed);
+    place.of_ending.store(false, Ordering::Relaxed);
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     place.busy.store(false, Ordering::Relaxed);
     let me = this_thread();
@@ -93,7 +94,8 @@ fn end_again(place: &Place) {
         { &place.owner }.compare_exchange(me, me | ENDED, Ordering::Release, Ordering::Relaxed);
 }
 
-/// Takes the endpoint for one call, in the modes in which nobody owns it. Apart, so that a call in
+/// Takes the endpoint for one call: in the modes in which nobody owns it, and for an owner that is
+/// ending. Apart, so that a call in
 /// the owner mode has only its own registers to save.
 #[inline(never)]
 fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), Failure> {
@@ -123,7 +125,7 @@ fn take_turn(place: &Place, endpoint: limic_endpoint, me: usize) -> Result<(), F
     if threads == Threads::Owner {
         // Not before `begin`: the end of a handler's call would give the endpoint away.
         begin(place);
-        place.is_last.store(!mark_at_end(), Ordering::Relaxed);
+        place.of_ending.store(!mark_at_end(), Ordering::Relaxed);
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ pub(crate) struct Place {
     pub(crate) busy: AtomicBool,
     /// The call that is inside is one of an owner that is ending: with its end others may take the
     /// endpoint again. Written by the owner only, while it is inside.
-    pub(crate) is_last: AtomicBool,
+    pub(crate) of_ending: AtomicBool,
     /// Belongs to the owner: of a box, or null. An address, since a box may not move while a call
     /// that lets others in keeps what it found here.
     pub(crate) held: UnsafeCell<*mut EndpointState>,
@@ -60,7 +60,7 @@ impl Place {
             owner: AtomicUsize::new(0),
             threads: AtomicU8::new(0),
             busy: AtomicBool::new(false),
-            is_last: AtomicBool::new(false),
+            of_ending: AtomicBool::new(false),
             held: UnsafeCell::new(core::ptr::null_mut()),
             turns: Turns::new(),
         }
@@ -159,7 +159,8 @@ thread_local! {
 }
 
 /// Has what this thread owns marked when it ends. False: it is ending already, and nothing is
-/// marked any more.
+/// marked any more. That is not noticed of a thread that calls for the first time when it ends, in
+/// the destructor of a `pthread_key`: what it leaves, nobody can take.
 pub(crate) fn mark_at_end() -> bool {
     AT_END.try_with(|_| ()).is_ok()
 }
@@ -272,7 +273,7 @@ pub(crate) fn remove(endpoint: limic_endpoint) -> Result<Box<EndpointState>, Fai
     // In this order: see `Turns::take`.
     place.generation.store(0, Ordering::SeqCst);
     place.turns.call_all();
-    place.is_last.store(false, Ordering::Relaxed);
+    place.of_ending.store(false, Ordering::Relaxed);
     drop(inside);
     place.owner.store(0, Ordering::Release);
     let mut free = FREE.lock();
@@ -288,11 +289,12 @@ pub(crate) fn release(endpoint: limic_endpoint) -> Result<(), Failure> {
     let inside = enter(endpoint)?;
     let place = inside.place;
     // Nobody is to take it before this gives it up.
-    place.is_last.store(false, Ordering::Relaxed);
+    place.of_ending.store(false, Ordering::Relaxed);
     drop(inside);
     if place.threads() == Threads::Owner {
-        // Pairs with the acquire in `adopt`.
-        place.owner.store(0, Ordering::Release);
+        let me = this_thread();
+        // Pairs with the acquire in `adopt`. Fails where a handler has given it up before.
+        let _owned = { &place.owner }.compare_exchange(me, 0, Ordering::Release, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -235,14 +235,14 @@ fn copy_private(mapping: &Shared, file: File) -> Result<usize, Errno> {
         }
     };
     let copy = new.expose_provenance();
-    copied.inspect_err(|_| drop_copy(copy, mapping.len))?;
+    copied.inspect_err(|_| unmap(copy, mapping.len))?;
     Ok(copy)
 }
 
-fn drop_copy(copy: usize, len: usize) {
-    let start = core::ptr::with_exposed_provenance_mut(copy);
-    // SAFETY: a mapping that `copy_private` made, and nobody uses. It fails only where the kernel
-    // has no memory to take one out: then it stays.
+fn unmap(start: usize, len: usize) {
+    let start = core::ptr::with_exposed_provenance_mut(start);
+    // SAFETY: a mapping that this module made, and nobody uses. It fails only where the kernel has
+    // no memory to take one out: then it stays.
     let _ = unsafe { munmap(start, len) };
 }
 
@@ -308,7 +308,7 @@ extern "C" fn after_fork_in_parent() {
     if let Some(mut list) = LOCKED.take().map(ManuallyDrop::into_inner) {
         for one in list.iter_mut() {
             if let Some(copy) = one.copy.take() {
-                drop_copy(copy, one.len);
+                unmap(copy, one.len);
             }
         }
     }

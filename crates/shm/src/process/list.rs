@@ -7,7 +7,6 @@ use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
 use rustix::io::Errno;
-use rustix::mm::munmap;
 
 use super::{MapFlags, Shared, map_private};
 
@@ -57,9 +56,9 @@ impl List {
         // SAFETY: the new mapping has more places, and is another one.
         unsafe { self.start.copy_to_nonoverlapping(new, self.len) };
         if self.room > 0 {
-            // SAFETY: the list's own mapping, whose entries have moved. It fails only where the
-            // kernel has no memory to take one out: then it stays.
-            let _ = unsafe { munmap(self.start.as_ptr().cast(), self.room * size_of::<Shared>()) };
+            // Its entries have moved.
+            let start = self.start.as_ptr().expose_provenance();
+            super::unmap(start, self.room * size_of::<Shared>());
         }
         (self.start, self.room) = (new, room);
         Ok(())
