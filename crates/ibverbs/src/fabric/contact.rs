@@ -178,20 +178,24 @@ impl Fabric {
         let to = *connection.address.rail(turn);
         let rail = self.rails_from(turn).next();
         if let Some(rail) = rail {
-            self.greet(number, rail, &to);
+            self.greet(number, rail, &to, false);
         }
     }
 
-    /// Says who this is and whom it heard, from a rail to one of the peer's.
-    pub(super) fn greet(&mut self, number: u32, rail: usize, to: &RailAddress) {
+    /// Says who this is and whom it heard, from a rail to one of the peer's. One that asks is
+    /// answered in any case.
+    pub(super) fn greet(&mut self, number: u32, rail: usize, to: &RailAddress, asks: bool) {
         let address = self.address();
         let Some(connection) = self.connections.get(&number) else {
             return;
         };
-        let streams = connection.offers();
+        let mut streams = connection.offers();
         if streams.is_empty() {
             // That would be a refusal.
             return;
+        }
+        for offer in &mut streams {
+            offer.is_used &= !asks;
         }
         let greeting = Greeting {
             to: connection.id,
@@ -300,7 +304,7 @@ impl Fabric {
         };
         match self.hear(number, greeting, rail) {
             Ok(true) => {}
-            Ok(false) => self.greet(number, rail, greeting.sender()),
+            Ok(false) => self.greet(number, rail, greeting.sender(), false),
             Err(why) => {
                 self.refuse(greeting, rail, &why);
                 self.end(number, ConnectionFailure::Local(why));
@@ -354,6 +358,9 @@ impl Fabric {
         let knows_all = self.hear_streams(number, &greeting.streams, way);
         if greeting.ready {
             self.hear_sent(number, greeting);
+            if !knows_all {
+                self.ask_adapters(number);
+            }
         }
         Ok(greeting.ready & knows_all)
     }

@@ -6,12 +6,18 @@
 //! anew by greetings. As soon as the peer has taken its end of the old ones down, it keeps all
 //! packets to send them again, but those that were acknowledged. Of these none may be missing here
 //! when all that has come was read. If one is, the connection ends.
+//!
+//! A packet that the peer still has may hide others behind it, which are lost. Time does not tell:
+//! the peer may make no call for long. So it is asked again and again what it has sent, until all
+//! has come or the loss shows.
 
 use std::time::Instant;
 
+use super::clock::{FIRST_PAUSE, pause};
 use super::connection::Posted;
 use super::contact::is_after;
 use super::greeting::Greeting;
+use super::mending::LONGEST_PAUSE_BESIDE;
 use super::{ConnectionFailure, Fabric};
 
 /// What one end has sent on a connection.
@@ -31,6 +37,9 @@ pub(super) struct Doubt {
     places: Vec<usize>,
     /// What the peer has sent, since it knows that they are gone; and when this was heard.
     told: Option<(Sent, Instant)>,
+    /// When the peer is asked, and how often it was.
+    next: Instant,
+    tries: u32,
 }
 
 impl Sent {
@@ -54,6 +63,8 @@ impl Doubt {
             rail,
             places,
             told: None,
+            next: Instant::now() + FIRST_PAUSE,
+            tries: 0,
         }
     }
 }
@@ -98,43 +109,79 @@ impl Fabric {
             let offer = offers.find(|offer| usize::from(offer.place) == *place);
             offer.is_some_and(|offer| offer.round == rounds[*place])
         };
-        if doubt.told.is_none() && doubt.places.iter().all(knows) {
-            doubt.told = Sent::from_bytes(&greeting.hello).map(|sent| (sent, at));
+        if doubt.places.iter().all(knows) {
+            let sent = Sent::from_bytes(&greeting.hello);
+            doubt.told = sent.map(|sent| (sent, at)).or(doubt.told);
+        }
+    }
+
+    /// The peer wants to know what was sent. Most requests for packets ask for no completion, so an
+    /// empty write behind them does.
+    pub(super) fn ask_adapters(&mut self, number: u32) {
+        let Some(connection) = self.connections.get(&number) else {
+            return;
+        };
+        let streams = connection.streams.iter().enumerate();
+        let silent = streams.filter(|(_, it)| it.as_ref().is_some_and(|it| it.unsignalled > 0));
+        for place in silent.map(|(place, _)| place).collect::<Vec<_>>() {
+            self.ping_by(number, place);
         }
     }
 
     /// The clock, which has looked before at that time: the doubt is over if all has come, and if
-    /// something is missing, the connection.
+    /// something is missing, the connection. Else the peer is asked.
     pub(super) fn end_doubt(&mut self, number: u32, before: Instant) {
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
-        let Some(Doubt { rail, told, .. }) = &connection.doubt else {
+        let Some(doubt) = &connection.doubt else {
             return;
         };
-        let (Some((sent, at)), rail) = (*told, *rail) else {
-            return;
-        };
-        let wanted = connection.arrivals.next();
-        if !is_after(sent.next, wanted) {
-            connection.doubt = None;
-            return;
+        let (rail, wanted) = (doubt.rail, connection.arrivals.next());
+        match doubt.told {
+            Some((sent, _)) if !is_after(sent.next, wanted) => connection.doubt = None,
+            Some((sent, at)) if is_after(sent.first, wanted) => {
+                if at < before {
+                    self.end_if_all_is_read(number, rail);
+                }
+            }
+            _ => self.ask_what_was_sent(number),
         }
-        let has_had_time = self.looked_at.duration_since(at) > self.settings.greeting;
-        if has_had_time {
-            self.hear_all();
-        }
-        // What came before the greeting may not have been read yet.
+    }
+
+    /// The packet whose turn is next was received, the peer says. It is lost, unless it is among
+    /// those that came and were not read yet.
+    fn end_if_all_is_read(&mut self, number: u32, rail: usize) {
+        self.hear_all();
         let arrived = self.arrived.iter().filter_map(|arrived| arrived.connection);
         let late = self.late.iter().map(|(of, _)| *of);
-        let is_read = at < before && !arrived.chain(late).any(|of| of == number);
-        if is_read && (is_after(sent.first, wanted) || has_had_time) {
-            let name = self.rails[rail].domain.context().name();
-            let why = format!(
-                "{name} of this side has failed, and has lost packets that count as received"
-            );
-            self.end(number, ConnectionFailure::Local(why));
+        if arrived.chain(late).any(|of| of == number) {
+            return;
         }
+        let name = self.rails[rail].domain.context().name();
+        let why =
+            format!("{name} of this side has failed, and has lost packets that count as received");
+        self.end(number, ConnectionFailure::Local(why));
+    }
+
+    /// Asks the peer, if it is time for that, by the way of a stream that is alive. Where none is,
+    /// the greetings for those that are made anew ask.
+    fn ask_what_was_sent(&mut self, number: u32) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let way = connection.control_stream();
+        let way = way.map(|(_, stream)| (stream.rail, stream.rail_there));
+        let (Some((rail, there)), Some(doubt)) = (way, &mut connection.doubt) else {
+            return;
+        };
+        if self.looked_at < doubt.next {
+            return;
+        }
+        doubt.next = self.looked_at + pause(doubt.tries, LONGEST_PAUSE_BESIDE);
+        doubt.tries = doubt.tries.saturating_add(1);
+        let to = *connection.address.rail(there);
+        self.greet(number, rail, &to, true);
     }
 }
 

@@ -227,7 +227,16 @@ impl Fabric {
             return;
         };
         connection.pinged_at = now;
-        let Some((place, stream)) = connection.control_stream() else {
+        if let Some((place, _)) = connection.control_stream() {
+            self.ping_by(number, place);
+        }
+    }
+
+    /// Asks by the stream of this place. When the answer comes, all before it has arrived.
+    pub(super) fn ping_by(&mut self, number: u32, place: usize) {
+        let connection = self.connections.get_mut(&number);
+        let stream = connection.and_then(|it| it.streams.get_mut(place)?.as_mut());
+        let Some(stream) = stream else {
             return;
         };
         // A full queue asks by itself, and so does a transfer. Behind a read there must be no empty

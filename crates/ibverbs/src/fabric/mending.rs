@@ -30,7 +30,7 @@ use crate::VerbsError;
 use crate::objects::QueuePairState;
 
 /// Most time until a peer is told again of a stream that is made anew, while it has others.
-const LONGEST_PAUSE_BESIDE: Duration = Duration::from_secs(5);
+pub(super) const LONGEST_PAUSE_BESIDE: Duration = Duration::from_secs(5);
 /// A try that takes longer has waited for the network: on Ethernet the kernel asks there for the
 /// peer's hardware address, and the call returns only when it knows, or gives up.
 const LONG: Duration = Duration::from_millis(50);
@@ -105,7 +105,7 @@ impl Fabric {
         }
         if let Some(connection) = self.connections.get(&number) {
             let to = *connection.address.rail(there);
-            self.greet(number, rail, &to);
+            self.greet(number, rail, &to, false);
         }
     }
 

@@ -1,6 +1,7 @@
 //! An adapter of one side dies, and its streams to peers that are connected go over the other one.
 
 use core::time::Duration;
+use std::time::Instant;
 
 use super::contact::wait_for_tick;
 use super::mending::{Memory, both_talk, read, settle_until};
@@ -180,44 +181,78 @@ fn packets_that_an_adapter_has_lost_end_the_connection_unless_the_peer_has_them(
     }
 }
 
-/// Packets are lost behind one that the peer still has, so that only time shows it.
+/// Packets are lost behind one that the peer still has. It is asked again when that has come, also
+/// where nothing else tells the peer so.
 #[test]
 fn packets_lost_behind_one_that_waits_end_the_connection_too() {
+    for count in [5, 8] {
+        adapters(&[Nature::PLAIN; 4]);
+        let ((mut a, there), (mut b, back)) = pair(twice_two(2));
+        // The first stream breaks, and the second has a packet that waits.
+        net(|net| (net.down, net.impatient) = (Some(0), true));
+        both_talk((&mut a, there), (&mut b, back), b"by the second");
+        net(|net| (net.impatient, net.frozen) = (false, Some(3)));
+        b.say(back, b"waits").expect("room");
+        net(|net| net.down = None);
+        settle_until(&mut [&mut a, &mut b], "both streams", |sides| {
+            let live = sides[0].fabric.live_streams(there);
+            (live, sides[1].fabric.live_streams(back)) == (2, 2)
+        });
+        for number in 0..count {
+            b.say(back, &[number]).expect("room");
+        }
+        b.progress();
+        net(|net| net.break_queues(0));
+        a.progress();
+        b.progress();
+        settle_until(&mut [&mut a, &mut b], "all streams", |sides| {
+            sides[0].fabric.live_streams(there) == 2
+        });
+        assert_eq!((a.came.len(), &a.failed[..]), (1, &[][..]));
+        net(|net| net.frozen = None);
+        settle_until(&mut [&mut a, &mut b], "the end", |sides| {
+            !sides[0].failed.is_empty()
+        });
+        let [(_, ConnectionFailure::Local(why))] = &a.failed[..] else {
+            panic!("{:?}", a.failed);
+        };
+        assert!(why.contains("fake0"), "{why}");
+        assert_eq!(a.from(there), [&b"by the second"[..], b"waits"]);
+    }
+}
+
+/// The peer has a packet that it sends again when it makes a call. It makes none for longer than
+/// any wait, and nothing is lost.
+#[test]
+fn a_peer_that_computes_with_a_packet_to_send_again_is_waited_for() {
+    let greeting = Duration::from_millis(300);
     adapters(&[Nature::PLAIN; 4]);
     let ((mut a, there), (mut b, back)) = pair(|device| FabricSettings {
-        greeting: Duration::from_millis(300),
-        ..twice_two(2)(device)
+        greeting,
+        ..twice_two(1)(device)
     });
-    // The first stream breaks, and the second has a packet that waits.
-    net(|net| (net.down, net.impatient) = (Some(0), true));
-    both_talk((&mut a, there), (&mut b, back), b"by the second");
-    net(|net| (net.impatient, net.frozen) = (false, Some(3)));
+    net(|net| net.frozen = Some(1));
     b.say(back, b"waits").expect("room");
-    net(|net| net.down = None);
-    settle_until(&mut [&mut a, &mut b], "both streams", |sides| {
-        let live = sides[0].fabric.live_streams(there);
-        (live, sides[1].fabric.live_streams(back)) == (2, 2)
-    });
-    for number in 0..8 {
-        b.say(back, &[number]).expect("room");
-    }
-    b.progress();
     net(|net| net.break_queues(0));
-    a.progress();
-    b.progress();
-    settle_until(&mut [&mut a, &mut b], "all streams", |sides| {
-        sides[0].fabric.live_streams(there) == 2
-    });
-    assert_eq!((a.came.len(), &a.failed[..]), (1, &[][..]));
+    while b.fabric.live_streams(back) > 0 {
+        a.progress();
+        b.progress();
+        assert_eq!(a.failed, []);
+    }
     net(|net| net.frozen = None);
-    settle_until(&mut [&mut a, &mut b], "the end", |sides| {
-        !sides[0].failed.is_empty()
+    let begun = Instant::now();
+    while begun.elapsed() < 2 * greeting {
+        a.progress();
+    }
+    let live = (a.fabric.live_streams(there), b.fabric.live_streams(back));
+    assert_eq!(
+        (live, &a.failed[..], &a.came[..]),
+        ((1, 0), &[][..], &[][..])
+    );
+    settle_until(&mut [&mut a, &mut b], "the message", |sides| {
+        sides[0].from(there) == [b"waits"]
     });
-    let [(_, ConnectionFailure::Local(why))] = &a.failed[..] else {
-        panic!("{:?}", a.failed);
-    };
-    assert!(why.contains("fake0"), "{why}");
-    assert_eq!(a.from(there), [&b"by the second"[..], b"waits"]);
+    all_goes_on((&mut a, there), (&mut b, back), 1);
 }
 
 /// No adapter is left: the error names the one that went last.
