@@ -29,7 +29,8 @@ pub(super) struct Sent {
     next: u32,
 }
 
-/// An adapter of this side has failed with streams that were used.
+/// An adapter of this side has failed with streams by which packets may have come: those that were
+/// used, and those that were made anew there.
 #[derive(Debug)]
 pub(super) struct Doubt {
     rail: usize,

@@ -157,11 +157,14 @@ impl Fabric {
             let mends = core::mem::take(&mut connection.mends).into_iter();
             let (gone, left): (Vec<Mend>, _) = mends.partition(|mend| mend.rail == rail);
             connection.mends = left;
-            unmended.extend(gone.into_iter().map(|mend| (*number, mend)));
             let streams = connection.streams.iter().enumerate();
             let on_it = streams.filter(|(_, it)| it.as_ref().is_some_and(|it| it.rail == rail));
-            let places: Vec<usize> = on_it.map(|(place, _)| place).collect();
+            let mut places: Vec<usize> = on_it.map(|(place, _)| place).collect();
             there.extend(places.iter().map(|place| (*number, *place)));
+            // A stream that is down already may have lost packets here, and the peer may send by
+            // one that is not used here yet.
+            places.extend(gone.iter().map(|mend| mend.place));
+            unmended.extend(gone.into_iter().map(|mend| (*number, mend)));
             if !places.is_empty() && connection.is_ready() {
                 connection.doubt = Some(Doubt::new(rail, places));
             }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::contact::wait_for_tick;
 use super::mending::{Memory, both_talk, read, settle_until};
 use super::{Side, on, pair, settle, two_and_one, two_streams};
+use crate::fabric::failing::Fault;
 use crate::fabric::{ConnectionFailure, ConnectionId, FabricSettings};
 use crate::fake::{Nature, adapters, net};
 
@@ -218,6 +219,41 @@ fn packets_lost_behind_one_that_waits_end_the_connection_too() {
         };
         assert!(why.contains("fake0"), "{why}");
         assert_eq!(a.from(there), [&b"by the second"[..], b"waits"]);
+    }
+}
+
+/// The stream is already down when the failure becomes known, or the peer is the only one that uses
+/// it yet.
+#[test]
+fn packets_lost_before_the_adapter_tells_end_the_connection_too() {
+    let broken = || Fault::Request("a test breaks it".to_owned());
+    for is_mended in [false, true] {
+        adapters(&[Nature::PLAIN; 4]);
+        let ((mut a, there), (mut b, back)) = pair(twice_two(2));
+        if is_mended {
+            b.fabric.stream_failed(back.0, 0, broken());
+            while b.fabric.live_streams(back) < 2 {
+                a.progress();
+                b.progress();
+            }
+            assert_eq!(a.fabric.live_streams(there), 1);
+        }
+        for number in 0..8 {
+            b.say(back, &[number]).expect("room");
+        }
+        b.progress();
+        net(|net| net.break_queues(0));
+        if !is_mended {
+            a.fabric.stream_failed(there.0, 0, broken());
+        }
+        settle_until(&mut [&mut a, &mut b], "the end", |sides| {
+            !sides[0].failed.is_empty()
+        });
+        let [(_, ConnectionFailure::Local(why))] = &a.failed[..] else {
+            panic!("{:?}", a.failed);
+        };
+        assert!(why.contains("fake0"), "{why}");
+        assert_eq!(a.came, []);
     }
 }
 
