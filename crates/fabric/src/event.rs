@@ -25,8 +25,8 @@ pub enum ConnectionFailure {
     /// This process is short of something, and may not be for long: the same may go well later.
     #[error("this process is short of something: {0}")]
     Short(String),
-    /// This side could not do its part.
-    #[error("this side could not connect: {0}")]
+    /// This side could not do its part, at the contact or later.
+    #[error("this side could not reach it: {0}")]
     Local(String),
 }
 

@@ -38,8 +38,9 @@ pub enum PeerFailure {
     #[error("it refused the connection: {0}")]
     Refused(String),
     /// This process could not meet the peer, which may live: it is short of something, or what the
-    /// peer handed over was not what it has to be.
-    #[error("this process could not meet it: {0}")]
+    /// peer handed over was not what it has to be. Or the two had met, and an adapter of this side
+    /// has failed, through which the peer was reached.
+    #[error("this process could not reach it: {0}")]
     NotMet(String),
     /// The peer wrote something into shared memory or onto the control socket that makes no sense.
     #[error("it sent bytes that make no sense ({0}); the connection was given up")]

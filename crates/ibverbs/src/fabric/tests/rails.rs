@@ -302,6 +302,9 @@ fn the_last_adapter_that_goes_is_named() {
     a.progress();
     let why = "fake2 of this side has failed: it was unplugged";
     let lost = ConnectionFailure::Local(why.to_owned());
+    // They had met.
+    let said = format!("this side could not reach it: {why}");
+    assert_eq!(lost.to_string(), said);
     assert_eq!(a.failed, [(there, lost)]);
 }
 
