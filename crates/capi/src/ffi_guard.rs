@@ -50,7 +50,8 @@ pub(crate) fn inside(
     }
 }
 
-/// As [`inside`], for a call on several endpoints. An error was kept already, if it has a text, and its code is left.
+/// As [`inside`], for a call on several endpoints. An error was kept already, if it has a text, and
+/// its code is left.
 pub(crate) fn visit<T>(
     endpoint: limic_endpoint,
     call: impl FnOnce(&mut Inside) -> T,

@@ -103,8 +103,8 @@ pub struct Compare {
     cpus: Option<String>,
 
     /// Folder for results.json, results.md and results.svg; with --mpi their name is mpi, with
-    /// --tcp it is tcp [default: docs/compare if the comparison is whole, on the usual CPUs, all ran
-    /// and nobody else used the CPUs, else target/compare]
+    /// --tcp it is tcp [default: docs/compare if the comparison is whole, on the usual CPUs, all
+    /// ran and nobody else used the CPUs, else target/compare]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }
