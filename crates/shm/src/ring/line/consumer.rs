@@ -336,9 +336,10 @@ impl<M: Memory> LineConsumer<M> {
         word.store(receipt, Ordering::Release);
     }
 
-    /// Empties the ring and starts anew at its first position, for the next producer. To be
-    /// called once the producer is known to be dead: a living one would write on
-    /// in the old count, which this end would report as [`Corrupt`].
+    /// Empties the ring and starts anew at its first position, for the next producer. To be called
+    /// once the producer before is known to be dead, or to have left the ring for good. One that
+    /// has not would write on in the old count, which this end would report as [`Corrupt`], and it
+    /// would find no receipt any more.
     pub fn reset(&mut self) {
         self.cursor = Cursor::new(self.shape.hot);
         self.other = Cursor::new(self.shape.cold);

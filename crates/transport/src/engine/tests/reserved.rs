@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{
-    failed, give_up, meet, met, open_with, outcome, post, post_receive, send, turns,
+    failed, give_up, meet, met, open_with, outcome, post, post_receive, send, turns, wait_for,
     with_private_ring,
 };
 use crate::Peer;
@@ -127,4 +127,20 @@ fn the_failure_of_a_peer_is_told_with_its_last_receipt() {
     let ended = Reserved::Ended(Peer(of_other), why, 7);
     assert_eq!(engine.take_reserved(), Some(ended));
     assert_eq!(engine.receipt_of(of_other), 0);
+}
+
+#[test]
+fn the_last_receipt_outlives_the_endpoint_that_gave_it() {
+    let (mut engine, mut other, of_other, at_other) = with_runtime();
+    with_private_ring(&mut engine, of_other, &mut other);
+    other.give_receipt(at_other, 7);
+    other.close();
+    let mut told = None;
+    wait_for(|| {
+        engine.poll_sockets();
+        told = engine.take_reserved();
+        told.is_some()
+    });
+    let ended = Reserved::Ended(Peer(of_other), failed(of_other, PeerFailure::Closed), 7);
+    assert_eq!(told, Some(ended));
 }
