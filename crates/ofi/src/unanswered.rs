@@ -11,6 +11,12 @@ use crate::node::Node;
 /// each has memory here, and its answer has some at the peer until it is taken.
 pub(crate) const MOST: usize = 1 << 16;
 
+/// Operations for which a peer's line has memory at any time, once it has had so many.
+const FEW: usize = 64;
+/// An empty line with room for more than this gives back what is above [`FEW`]. So much more, that
+/// a program does not have it allocated again and again.
+const MANY: usize = 16 * FEW;
+
 /// Where the results of an operation go.
 pub(crate) enum Room {
     /// It has none.
@@ -117,7 +123,16 @@ impl Line {
             closed += 1;
         }
         self.first += closed;
+        if self.operations.is_empty() && self.operations.capacity() > MANY {
+            self.shrink();
+        }
         closed as usize
+    }
+
+    /// Gives back the memory of a burst.
+    #[cold]
+    fn shrink(&mut self) {
+        self.operations.shrink_to(FEW);
     }
 }
 
@@ -182,16 +197,15 @@ impl Unanswered {
         Some(operation)
     }
 
-    /// Takes out all operations that this peer was asked for.
+    /// Takes out all operations that this peer was asked for, with the memory of their line.
     pub(crate) fn take_all_of(&mut self, peer: Peer) -> Vec<Operation> {
         let Some(line) = self.line(peer) else {
             return Vec::new();
         };
-        let count = line.operations.len();
         line.first = line.end();
-        let ended = line.operations.drain(..).flatten().collect();
-        self.count -= count;
-        ended
+        let ended = core::mem::take(&mut line.operations);
+        self.count -= ended.len();
+        ended.into_iter().flatten().collect()
     }
 
     /// A peer whose receipt is to be looked at.
@@ -303,6 +317,31 @@ mod tests {
         assert!(unanswered.take(PEER, 1).is_some() && !unanswered.is_full());
         assert_eq!(unanswered.take_all_of(PEER).len(), MOST - 2);
         assert!(!unanswered.is_full());
+    }
+
+    #[test]
+    fn a_burst_leaves_no_memory_behind() {
+        let mut unanswered = Unanswered::default();
+        let capacity = |unanswered: &Unanswered| {
+            let lines = &unanswered.lines;
+            lines[PEER.index() as usize].operations.capacity()
+        };
+        let ask = |unanswered: &mut Unanswered, count| {
+            for _ in 0..count {
+                unanswered.add(PEER, operation(&mut []));
+            }
+        };
+        ask(&mut unanswered, 10_000);
+        while unanswered.take_received(PEER, u64::MAX).is_some() {}
+        assert!(capacity(&unanswered) < 1000);
+        // What comes again and again finds its memory there.
+        ask(&mut unanswered, 64);
+        let before = capacity(&unanswered);
+        while unanswered.take_received(PEER, u64::MAX).is_some() {}
+        assert_eq!(capacity(&unanswered), before);
+        ask(&mut unanswered, 64);
+        assert_eq!(unanswered.take_all_of(PEER).len(), 64);
+        assert_eq!(capacity(&unanswered), 0, "it has failed");
     }
 
     #[test]
