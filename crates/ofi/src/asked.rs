@@ -109,10 +109,13 @@ impl Endpoint {
         put: impl FnOnce(u64, &mut Vec<u8>),
     ) -> Result<(), i32> {
         let Asked { topic, word, room } = asked;
+        let has_no_results = room.is_none();
         let operation = Operation { node, room };
         // There is room, by `may_ask`.
         let number = self.unanswered.borrow_mut().add(peer, operation);
-        self.receipts.awaited.set(true);
+        if has_no_results {
+            self.receipts.awaited.set(true);
+        }
         let mut message = self.said_last.take();
         message.clear();
         put(topic.word(number), &mut message);

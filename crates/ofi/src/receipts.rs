@@ -23,7 +23,7 @@ const SELDOM: u32 = 8;
 /// What an endpoint knows of receipts, beside the operations that they end.
 #[derive(Default)]
 pub(crate) struct Receipts {
-    /// Peers were asked for something.
+    /// Peers were asked for something without results.
     pub(crate) awaited: Cell<bool>,
     /// Looks in a row that brought messages.
     passed_over: Cell<u32>,
@@ -45,7 +45,8 @@ impl Endpoint {
         self.look_at_receipts()
     }
 
-    /// Looks at the receipts of peers that were asked for something. True if there was news.
+    /// Looks at the receipts of peers that were asked for something without results. True if there
+    /// was news.
     #[inline(never)]
     pub(crate) fn look_at_receipts(&self) -> bool {
         let (mut at, mut moved) = (0, false);

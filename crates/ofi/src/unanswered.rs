@@ -34,6 +34,10 @@ impl Room {
         }
     }
 
+    pub(crate) fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
     fn pieces(&self) -> &[RawSliceMut] {
         match self {
             Self::None => &[],
@@ -76,7 +80,9 @@ struct Line {
     operations: VecDeque<Option<Operation>>,
     /// A receipt has ended all up to here that have no results.
     received: u64,
-    /// The peer is listed as one whose receipts are looked at.
+    /// Operations without results that are not over: a receipt may end those.
+    without_results: usize,
+    /// The peer is listed as one whose receipts are looked at: it is, while there are such.
     is_listed: bool,
 }
 
@@ -86,6 +92,7 @@ impl Default for Line {
             first: 1,
             operations: VecDeque::new(),
             received: 0,
+            without_results: 0,
             is_listed: false,
         }
     }
@@ -98,7 +105,9 @@ impl Line {
 
     fn take(&mut self, number: u64) -> Option<Operation> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.operations.get_mut(at)?.take()
+        let operation = self.operations.get_mut(at)?.take()?;
+        self.without_results -= usize::from(operation.room.is_none());
+        Some(operation)
     }
 
     /// The next one without results up to this number is over.
@@ -107,8 +116,8 @@ impl Line {
         for next in self.first.max(self.received + 1)..=last {
             self.received = next;
             let operation = &mut self.operations[(next - self.first) as usize];
-            let is_over = |known: &mut Operation| matches!(known.room, Room::None);
-            if let Some(over) = operation.take_if(is_over) {
+            if let Some(over) = operation.take_if(|known| known.room.is_none()) {
+                self.without_results -= 1;
                 return Some(over);
             }
         }
@@ -142,7 +151,7 @@ pub(crate) struct Unanswered {
     lines: Vec<Line>,
     /// Of all lines, with their gaps.
     count: usize,
-    /// Peers that were asked for something and may give a receipt.
+    /// Peers that were asked for something without results. Not all of them give receipts.
     listed: Vec<Peer>,
 }
 
@@ -164,9 +173,12 @@ impl Unanswered {
             self.lines.resize_with(place + 1, Line::default);
         }
         let line = &mut self.lines[place];
-        if !line.is_listed {
-            line.is_listed = true;
-            self.listed.push(peer);
+        if operation.room.is_none() {
+            line.without_results += 1;
+            if !line.is_listed {
+                line.is_listed = true;
+                self.listed.push(peer);
+            }
         }
         let number = line.end();
         line.operations.push_back(Some(operation));
@@ -203,6 +215,7 @@ impl Unanswered {
             return Vec::new();
         };
         line.first = line.end();
+        line.without_results = 0;
         let ended = core::mem::take(&mut line.operations);
         self.count -= ended.len();
         ended.into_iter().flatten().collect()
@@ -213,12 +226,11 @@ impl Unanswered {
         self.listed.get(at).copied()
     }
 
-    /// Takes a peer off the list that answers nothing any more. True if it was one.
+    /// Takes a peer off the list whose receipts end nothing any more. True if it was one.
     pub(crate) fn unlist(&mut self, at: usize) -> bool {
         let peer = self.listed[at];
         let line = &mut self.lines[peer.index() as usize];
-        // One without a gap at its front has something if it is not empty.
-        line.is_listed = !line.operations.is_empty();
+        line.is_listed = line.without_results > 0;
         if !line.is_listed {
             self.listed.swap_remove(at);
         }
@@ -342,6 +354,19 @@ mod tests {
         ask(&mut unanswered, 64);
         assert_eq!(unanswered.take_all_of(PEER).len(), 64);
         assert_eq!(capacity(&unanswered), 0, "it has failed");
+    }
+
+    #[test]
+    fn a_peer_that_can_give_no_receipt_is_not_listed() {
+        let mut unanswered = Unanswered::default();
+        let mut room = [0; 8];
+        let fetch = unanswered.add(PEER, operation(&mut room));
+        assert_eq!(unanswered.listed(0), None);
+        let write = unanswered.add(PEER, operation(&mut []));
+        assert_eq!(unanswered.listed(0), Some(PEER));
+        assert!(unanswered.take_received(PEER, write).is_some() && unanswered.unlist(0));
+        assert_eq!(unanswered.listed(0), None);
+        assert!(unanswered.take(PEER, fetch).is_some());
     }
 
     #[test]
