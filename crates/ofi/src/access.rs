@@ -187,7 +187,7 @@ impl Endpoint {
         local: &[RawSliceMut],
     ) -> Result<usize, i32> {
         let peer = self.peer(access.peer)?;
-        self.may_ask()?;
+        self.may_ask(peer)?;
         let node = self.accessing(access, peer, to.len, None);
         // SAFETY: the caller's promise; the node is this operation's.
         unsafe { self.ask_to_write(peer, node, data, to, local) }?;

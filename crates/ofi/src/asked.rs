@@ -84,10 +84,10 @@ impl Untaken {
 }
 
 impl Endpoint {
-    /// Whether a peer may be asked for one more operation.
+    /// Whether this peer may be asked for one more operation.
     #[inline(always)]
-    pub(crate) fn may_ask(&self) -> Result<(), i32> {
-        if self.unanswered.borrow().is_full() {
+    pub(crate) fn may_ask(&self, peer: Peer) -> Result<(), i32> {
+        if self.unanswered.borrow().is_full(peer) {
             self.progress();
             return Err(FI_EAGAIN);
         }

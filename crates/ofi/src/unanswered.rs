@@ -7,8 +7,9 @@ use limic::raw::RawSliceMut;
 
 use crate::node::Node;
 
-/// Most operations that are not answered yet. The caller of one more has to make progress first:
-/// each has memory here, and its answer has some at the peer until it is taken.
+/// Most operations that are not answered yet, and most places of one peer's line, where gaps count
+/// too. The caller of one more has to make progress first: each has memory here, and its answer has
+/// some at the peer until it is taken.
 pub(crate) const MOST: usize = 1 << 16;
 
 /// Operations for which a peer's line has memory at any time, once it has had so many.
@@ -124,18 +125,15 @@ impl Line {
         None
     }
 
-    /// Closes the gap at the front; gives its length.
-    fn close_gap(&mut self) -> usize {
-        let mut closed = 0;
+    /// Closes the gap at the front.
+    fn close_gap(&mut self) {
         while let Some(None) = self.operations.front() {
             self.operations.pop_front();
-            closed += 1;
+            self.first += 1;
         }
-        self.first += closed;
         if self.operations.is_empty() && self.operations.capacity() > MANY {
             self.shrink();
         }
-        closed as usize
     }
 
     /// Gives back the memory of a burst.
@@ -149,7 +147,7 @@ impl Line {
 #[derive(Default)]
 pub(crate) struct Unanswered {
     lines: Vec<Line>,
-    /// Of all lines, with their gaps.
+    /// Of all lines, without their gaps.
     count: usize,
     /// Peers that were asked for something without results. Not all of them give receipts.
     listed: Vec<Peer>,
@@ -160,10 +158,12 @@ impl Unanswered {
         self.lines.get_mut(peer.index() as usize)
     }
 
-    /// Whether there is no room for one more. Gaps take some too.
+    /// Whether a peer may be asked for nothing more now. Gaps take room in its line too, but hold
+    /// up no other peer.
     #[inline]
-    pub(crate) fn is_full(&self) -> bool {
-        self.count >= MOST
+    pub(crate) fn is_full(&self, peer: Peer) -> bool {
+        let line = self.lines.get(peer.index() as usize);
+        self.count >= MOST || line.is_some_and(|line| line.operations.len() >= MOST)
     }
 
     /// Adds an operation, for which there is room, and gives its number.
@@ -205,7 +205,8 @@ impl Unanswered {
     ) -> Option<Operation> {
         let line = self.line(peer)?;
         let operation = take(line)?;
-        self.count -= line.close_gap();
+        line.close_gap();
+        self.count -= 1;
         Some(operation)
     }
 
@@ -216,9 +217,10 @@ impl Unanswered {
         };
         line.first = line.end();
         line.without_results = 0;
-        let ended = core::mem::take(&mut line.operations);
+        let line = core::mem::take(&mut line.operations);
+        let ended: Vec<_> = line.into_iter().flatten().collect();
         self.count -= ended.len();
-        ended.into_iter().flatten().collect()
+        ended
     }
 
     /// A peer whose receipt is to be looked at.

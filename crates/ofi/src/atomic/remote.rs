@@ -182,7 +182,7 @@ impl Endpoint {
             return Err(FI_EINVAL);
         }
         let peer = self.peer(atomic.peer)?;
-        self.may_ask()?;
+        self.may_ask(peer)?;
         let direction = match arrays.does {
             AtomicKind::Change => FI_WRITE,
             AtomicKind::Fetch | AtomicKind::Compare => FI_READ,

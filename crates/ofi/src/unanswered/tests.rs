@@ -3,6 +3,7 @@
 use super::*;
 
 const PEER: Peer = Peer::from_index(3);
+const OTHER: Peer = Peer::from_index(4);
 
 fn operation(room: &mut [u8]) -> Operation {
     let pieces = [RawSliceMut::from(room)];
@@ -16,7 +17,7 @@ fn operation(room: &mut [u8]) -> Operation {
 fn an_answer_counts_once_and_from_the_peer_that_was_asked() {
     let mut unanswered = Unanswered::default();
     let first = unanswered.add(PEER, operation(&mut []));
-    assert!(unanswered.take(Peer::from_index(4), first).is_none());
+    assert!(unanswered.take(OTHER, first).is_none());
     assert!(unanswered.take(Peer::from_index(2), first).is_none());
     assert!(unanswered.take(PEER, first + 1).is_none());
     assert!(unanswered.take(PEER, 0).is_none());
@@ -80,15 +81,22 @@ fn a_peer_is_listed_while_it_has_something_to_answer() {
 fn there_is_room_for_so_many_and_no_more() {
     let mut unanswered = Unanswered::default();
     for _ in 0..MOST {
-        assert!(!unanswered.is_full());
+        assert!(!unanswered.is_full(OTHER));
         unanswered.add(PEER, operation(&mut []));
     }
-    assert!(unanswered.is_full());
-    // What is over leaves room once all before it is over.
-    assert!(unanswered.take(PEER, 2).is_some() && unanswered.is_full());
-    assert!(unanswered.take(PEER, 1).is_some() && !unanswered.is_full());
+    assert!(unanswered.is_full(OTHER) && unanswered.is_full(PEER));
+    // What is over leaves room for other peers, and for this one once all before it is over.
+    assert!(unanswered.take(PEER, 2).is_some());
+    assert!(!unanswered.is_full(OTHER) && unanswered.is_full(PEER));
+    assert!(unanswered.take(PEER, 1).is_some() && !unanswered.is_full(PEER));
     assert_eq!(unanswered.take_all_of(PEER).len(), MOST - 2);
-    assert!(!unanswered.is_full());
+    assert!(
+        unanswered
+            .lines
+            .iter()
+            .all(|line| line.operations.is_empty())
+    );
+    assert_eq!(unanswered.count, 0);
 }
 
 #[test]
@@ -127,6 +135,20 @@ fn a_peer_that_can_give_no_receipt_is_not_listed() {
     assert!(unanswered.take_received(PEER, write).is_some() && unanswered.unlist(0));
     assert_eq!(unanswered.listed(0), None);
     assert!(unanswered.take(PEER, fetch).is_some());
+}
+
+#[test]
+fn a_peer_that_leaves_one_unanswered_holds_up_no_other() {
+    let mut unanswered = Unanswered::default();
+    let mut room = [0; 8];
+    unanswered.add(PEER, operation(&mut room));
+    for _ in 1..MOST {
+        assert!(!unanswered.is_full(OTHER));
+        let write = unanswered.add(PEER, operation(&mut []));
+        assert!(unanswered.take_received(PEER, write).is_some());
+    }
+    // Its own line ends at the same number, so its memory is bounded too.
+    assert!(unanswered.is_full(PEER) && !unanswered.is_full(OTHER));
 }
 
 #[test]
