@@ -27,8 +27,26 @@ pub(crate) struct Receipts {
     pub(crate) awaited: Cell<bool>,
     /// Looks in a row that brought messages.
     passed_over: Cell<u32>,
-    /// Peers that get none any more.
-    without: RefCell<Vec<Peer>>,
+    without: RefCell<Without>,
+}
+
+/// Peers that get no receipts any more, also of those that take none yet: what they are refused may
+/// still be on its way when they begin to send through a private ring.
+#[derive(Default)]
+struct Without(Vec<bool>);
+
+impl Without {
+    fn has(&self, peer: Peer) -> bool {
+        self.0.get(peer.index() as usize).is_some_and(|has| *has)
+    }
+
+    fn add(&mut self, peer: Peer) {
+        let place = peer.index() as usize;
+        if place >= self.0.len() {
+            self.0.resize(place + 1, false);
+        }
+        self.0[place] = true;
+    }
 }
 
 impl Endpoint {
@@ -99,7 +117,7 @@ impl Endpoint {
             Some(_) => self.give_receipt(answers),
             None => {}
         }
-        self.limic.takes_receipts(peer) && !self.receipts.without.borrow().contains(&peer)
+        self.limic.takes_receipts(peer) && !self.receipts.without.borrow().has(peer)
     }
 
     /// Gives the receipt that there is.
@@ -113,9 +131,23 @@ impl Endpoint {
     #[cold]
     pub(crate) fn gives_no_receipts(&self, answers: &mut Answers, peer: Peer) {
         self.give_receipt(answers);
-        let mut without = self.receipts.without.borrow_mut();
-        if !without.contains(&peer) {
-            without.push(peer);
+        self.receipts.without.borrow_mut().add(peer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_peer_without_receipts_is_known_by_its_number() {
+        let mut without = Without::default();
+        let [refused, other] = [3, 5].map(Peer::from_index);
+        for _ in 0..100 {
+            without.add(refused);
         }
+        assert!(without.has(refused) && !without.has(Peer::from_index(2)));
+        assert!(!without.has(other), "it is beyond the last one");
+        assert_eq!(without.0.len(), 4);
     }
 }
