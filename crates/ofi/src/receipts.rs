@@ -100,9 +100,8 @@ impl Endpoint {
         (peer, number): (Peer, u64),
         executed: Result<(), i32>,
     ) {
-        if executed.is_ok() && self.may_give_receipt(answers, peer) {
-            answers.receipt = Some((peer, number));
-            return;
+        if executed.is_ok() && self.receipt_will_do(answers, peer) {
+            return self.receipt_later(answers, (peer, number));
         }
         if executed.is_err() {
             self.gives_no_receipts(answers, peer);
@@ -110,14 +109,21 @@ impl Endpoint {
         self.answer(answers, (peer, number), |_| executed);
     }
 
-    /// Whether a receipt will do for a peer. One to another peer is given.
-    fn may_give_receipt(&self, answers: &mut Answers, peer: Peer) -> bool {
-        match answers.receipt {
-            Some((to, _)) if to == peer => return true,
-            Some(_) => self.give_receipt(answers),
-            None => {}
+    /// Whether a receipt is answer enough for a peer.
+    fn receipt_will_do(&self, answers: &Answers, peer: Peer) -> bool {
+        // Where one is to be given already, another will do: that of a peer which is to get no more
+        // is given by `gives_no_receipts`, so it is not there any more.
+        answers.receipt.is_some_and(|(to, _)| to == peer)
+            || self.limic.takes_receipts(peer) && !self.receipts.without.borrow().has(peer)
+    }
+
+    /// Puts off a receipt, in place of an older one of the same peer, until there is one for
+    /// another peer, or the answers go. One for another peer is given now.
+    fn receipt_later(&self, answers: &mut Answers, (peer, number): (Peer, u64)) {
+        if answers.receipt.is_some_and(|(to, _)| to != peer) {
+            self.give_receipt(answers);
         }
-        self.limic.takes_receipts(peer) && !self.receipts.without.borrow().has(peer)
+        answers.receipt = Some((peer, number));
     }
 
     /// Gives the receipt that there is.
