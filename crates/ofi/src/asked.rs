@@ -129,7 +129,8 @@ impl Endpoint {
         let Err(errno) = said else { return Ok(()) };
         let unasked = self.unanswered.borrow_mut().take(peer, number);
         if unasked.is_none() {
-            // Its peer has failed meanwhile, so it is over, and reported.
+            // It is over, and reported: its peer has failed meanwhile, or has given a receipt that
+            // names what never came.
             return Ok(());
         }
         // SAFETY: the caller's promise; nobody has the node.

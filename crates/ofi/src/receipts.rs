@@ -17,7 +17,7 @@ use crate::asked::Answers;
 use crate::endpoint::Endpoint;
 use crate::unanswered::Operation;
 
-/// Looks that bring messages after which receipts are looked at, though messages go on.
+/// Looks in a row that bring messages and pass receipts over. The next one looks at receipts too.
 const SELDOM: u32 = 8;
 
 /// What an endpoint knows of receipts, beside the operations that they end.
@@ -25,7 +25,7 @@ const SELDOM: u32 = 8;
 pub(crate) struct Receipts {
     /// Peers were asked for something without results.
     pub(crate) awaited: Cell<bool>,
-    /// Looks in a row that brought messages.
+    /// Looks in a row that passed receipts over.
     passed_over: Cell<u32>,
     without: RefCell<Without>,
 }
