@@ -61,7 +61,7 @@ fn ends_without_a_reader(test: &str, words: &[&str], fill: &str) {
     let (reader, writer) = std::io::pipe().unwrap();
     let fifo = Fifo::new(test);
     let variable = fifo.variable();
-    let words = [&["-n1", "--timeout=0.3", &variable], words].concat();
+    let words = [&["-n1", "--timeout=2", &variable], words].concat();
     let mut command = run_script(&words, &format!("echo $$ >$FIFO; {fill}"));
     command.stdout(writer.try_clone().unwrap()).stderr(writer);
     let child = command.spawn().unwrap();

@@ -10,11 +10,12 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid,
 };
@@ -131,8 +132,18 @@ impl Lines {
         self.0.recv_timeout(WATCHDOG).expect("a line in time")
     }
 
+    /// Those that are left, up to the end.
     pub(crate) fn rest(self) -> Vec<String> {
-        self.0.into_iter().collect()
+        let begin = Instant::now();
+        let mut lines = Vec::new();
+        loop {
+            let left = WATCHDOG.saturating_sub(begin.elapsed());
+            match self.0.recv_timeout(left) {
+                Ok(line) => lines.push(line),
+                Err(RecvTimeoutError::Disconnected) => return lines,
+                Err(RecvTimeoutError::Timeout) => panic!("no end of these in time: {lines:?}"),
+            }
+        }
     }
 }
 
@@ -163,11 +174,18 @@ pub(crate) fn in_process_table(pid: i32) -> bool {
 }
 
 /// Something that reports the end of a process, whoever its parent is.
-pub(crate) struct Watch(std::os::fd::OwnedFd);
+pub(crate) struct Watch {
+    /// None if it had ended already, and somebody had waited for it.
+    process: Option<std::os::fd::OwnedFd>,
+}
 
 impl Watch {
     pub(crate) fn on(pid: i32) -> Self {
-        Self(pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()).unwrap())
+        let process = match pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()) {
+            Err(Errno::SRCH) => None,
+            opened => Some(opened.unwrap()),
+        };
+        Self { process }
     }
 
     pub(crate) fn wait_for_end(&self) {
@@ -175,8 +193,11 @@ impl Watch {
     }
 
     pub(crate) fn ends_within(&self, time: Duration) -> bool {
+        let Some(process) = &self.process else {
+            return true;
+        };
         let timeout = Timespec::try_from(time).unwrap();
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        let mut fds = [PollFd::new(process, PollFlags::IN)];
         poll(&mut fds, Some(&timeout)).unwrap() == 1
     }
 }
