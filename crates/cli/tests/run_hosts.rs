@@ -230,6 +230,32 @@ fn a_connection_that_breaks_ends_the_ranks_at_both_ends() {
     );
 }
 
+/// What is between the launcher and the host stops in the middle of the output, or ends there.
+#[test]
+fn output_that_is_lost_is_no_success() {
+    // It keeps nothing back, as head does; and with cat before it, it has pipes that wait.
+    let head = "dd bs=16 count=93750 status=none";
+    for stop in ["exec sleep 1000", "exit 0"] {
+        let script = format!("cat | sh -c \"$2\" | {{ {head}; {stop}; }}");
+        let login = Login::new(&script);
+        let words = ["--hosts=a", "-n1", "head", "-c", "2000000", "/dev/zero"];
+        let output = finish(login.run(&words));
+        assert_eq!(output.status.code(), Some(125), "{stop}");
+        let text = err(&output);
+        assert!(text.contains("a did not send all that its"), "{text}");
+        assert!((1_000_000..1_500_000).contains(&output.stdout.len()));
+    }
+}
+
+/// Nothing is lost where only the login lingers.
+#[test]
+fn a_login_that_lingers_is_no_failure() {
+    let login = Login::new("sh -c \"$2\"; exec sleep 1000");
+    let output = finish(login.run(&["--hosts=a", "-n1", "echo", "hi"]));
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert_eq!((out(&output), err(&output)), ("hi\n".into(), "".into()));
+}
+
 /// They are more than the files that a process may open at first.
 #[test]
 fn many_hosts_raise_the_limit_on_open_files() {

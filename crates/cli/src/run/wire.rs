@@ -59,8 +59,10 @@ pub(super) enum Report {
     Ended(u32, i32, Ending),
     /// The ranks could not be started: why, and the exit code for that.
     Failed(String, u8),
-    /// No process of the job is left on this host.
+    /// No process of the job is left on this host. What its ranks printed may follow.
     Over,
+    /// All that they printed was sent: nothing follows.
+    Last,
 }
 
 /// What a host has to know to start its ranks.

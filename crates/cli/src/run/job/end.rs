@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::super::notice;
 use super::super::output::Sink;
 use super::super::wire::Order;
+use super::remote::LAUNCHER_FAILED;
 use super::{Control, Job, Phase};
 
 /// The exit code after `--timeout`, as timeout(1) has it.
@@ -38,7 +39,10 @@ impl Job {
                     "the job did not end within {seconds} s; ending it"
                 ));
             }
-            Phase::Ending(at) | Phase::Leaving(at) | Phase::Finishing(at) if is_due(at) => {
+            Phase::Ending(at) if is_due(at) => self.kill(),
+            // Of hosts. A login that lingers behind the last of the output is nobody's loss.
+            Phase::Leaving(at) | Phase::Finishing(at) if is_due(at) => {
+                (0..self.remotes.len()).for_each(|number| self.miss_output(number));
                 self.kill();
             }
             _ => {}
@@ -55,6 +59,18 @@ impl Job {
         };
         if is_wanted {
             self.phase = Phase::Finishing(now.checked_add(TO_FINISH).unwrap_or(now));
+        }
+    }
+
+    /// Something that the ranks of a host printed is lost: that is no success.
+    pub(super) fn miss_output(&mut self, number: usize) {
+        let remote = &mut self.remotes[number];
+        if !std::mem::replace(&mut remote.has_ended, true) {
+            self.fail(LAUNCHER_FAILED);
+            notice(format_args!(
+                "{} did not send all that its ranks printed; the rest is lost",
+                self.remotes[number].name()
+            ));
         }
     }
 

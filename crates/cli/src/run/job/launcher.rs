@@ -38,6 +38,8 @@ pub(super) struct Launcher {
     unread: Vec<u8>,
     /// Nothing comes behind that.
     is_last: bool,
+    /// The launcher was told that nothing comes from here any more.
+    has_ended: bool,
 }
 
 impl Launcher {
@@ -48,6 +50,7 @@ impl Launcher {
             input: None,
             unread: Vec::new(),
             is_last: false,
+            has_ended: false,
         }
     }
 
@@ -71,9 +74,17 @@ impl Launcher {
         self.report(&Report::Over);
     }
 
+    /// All that the ranks printed was sent.
+    fn last(&mut self) {
+        if !std::mem::replace(&mut self.has_ended, true) {
+            self.report(&Report::Last);
+        }
+    }
+
     /// Sends what is left, before any rank runs.
     pub(super) fn finish(&mut self) {
         self.over();
+        self.last();
         while let Some(wire) = self.wire.as_mut().filter(|wire| wire.pending()) {
             let [_, (fd, flags)] = wire.interests();
             match poll(&mut [PollFd::from_borrowed_fd(fd, flags)], Some(&PATIENCE)) {
@@ -158,6 +169,9 @@ impl Job {
         if let Control::Launcher(launcher) = &mut self.control {
             for (stream, sink) in self.sinks.iter_mut().enumerate() {
                 launcher.relay(stream, sink);
+            }
+            if self.phase == Phase::Over && !self.sinks.iter().any(Sink::pending) {
+                launcher.last();
             }
         }
     }

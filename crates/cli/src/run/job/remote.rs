@@ -25,7 +25,7 @@ const TO_GREET: Duration = Duration::from_secs(60);
 const TO_KILL: Duration = Duration::from_secs(10);
 
 /// The code of a launcher that failed itself.
-const LAUNCHER_FAILED: u8 = 125;
+pub(super) const LAUNCHER_FAILED: u8 = 125;
 
 /// One host: the program that has logged in there, and the way to limic behind it.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub(super) struct Remote {
     greet_by: Option<Instant>,
     /// No process of the job is left there.
     is_over: bool,
+    /// Nothing that its ranks printed is still to come.
+    pub(super) has_ended: bool,
     /// Bytes of the two streams that were added to the sinks, and not reported as written.
     added: [usize; 2],
     /// It knows that nobody reads the stream.
@@ -56,6 +58,7 @@ impl Remote {
             wire: Some(wire),
             greet_by: Instant::now().checked_add(TO_GREET),
             is_over: false,
+            has_ended: false,
             added: [0; 2],
             is_unread: [false; 2],
         }
@@ -245,6 +248,7 @@ impl Job {
                 remote.is_over = true;
                 self.end_part(number);
             }
+            Report::Last if remote.is_over => remote.has_ended = true,
             _ => return false,
         }
         true
@@ -277,7 +281,8 @@ impl Job {
         }
         // Why nothing answered there, the end of the login tells.
         let is_news = remote.start.is_none() && self.phase == Phase::Running;
-        if !std::mem::replace(&mut self.remotes[number].is_over, true) {
+        if !std::mem::replace(&mut remote.is_over, true) {
+            remote.has_ended = true;
             self.end_part(number);
             self.end_as(LAUNCHER_FAILED);
             if is_news {
@@ -286,6 +291,8 @@ impl Job {
                     self.remotes[number].name()
                 ));
             }
+        } else if !matches!(self.phase, Phase::Killing | Phase::Over) {
+            self.miss_output(number);
         }
     }
 
