@@ -83,21 +83,23 @@ fn the_time_limit_holds_where_nobody_reads_labelled_lines() {
 
 #[test]
 fn a_launcher_that_nobody_reads_can_be_ended() {
-    let fifo = Fifo::new("unread");
-    let script = "echo $$ >$FIFO; exec head -c 500000 /dev/zero";
-    let mut child = run_script(&["-n1", "-l", &fifo.variable()], script)
-        .spawn()
-        .unwrap();
-    let rank: i32 = fifo.line().parse().unwrap();
-    let begin = Instant::now();
-    while in_process_table(rank) {
-        assert!(begin.elapsed() < WATCHDOG, "the rank is left");
-        std::thread::yield_now();
+    for (name, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let fifo = Fifo::new(&format!("unread-{code}"));
+        let script = "echo $$ >$FIFO; exec head -c 500000 /dev/zero";
+        let mut child = run_script(&["-n1", "-l", &fifo.variable()], script)
+            .spawn()
+            .unwrap();
+        let rank: i32 = fifo.line().parse().unwrap();
+        let begin = Instant::now();
+        while in_process_table(rank) {
+            assert!(begin.elapsed() < WATCHDOG, "the rank is left");
+            std::thread::yield_now();
+        }
+        let reader = child.stdout.take();
+        signal(&child, name);
+        assert_eq!(collect(child).status.code(), Some(code), "output is lost");
+        drop(reader);
     }
-    let reader = child.stdout.take();
-    signal(&child, Signal::TERM);
-    assert_eq!(collect(child).status.code(), Some(0));
-    drop(reader);
 }
 
 #[test]

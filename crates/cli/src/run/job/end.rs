@@ -62,6 +62,12 @@ impl Job {
         }
     }
 
+    /// Whether something that ranks printed is not written, or may still come.
+    pub(super) fn is_output_left(&self) -> bool {
+        let is_missing = self.remotes.iter().any(|remote| !remote.has_ended);
+        is_missing || self.sinks.iter().any(Sink::pending)
+    }
+
     /// Something that the ranks of a host printed is lost: that is no success.
     pub(super) fn miss_output(&mut self, number: usize) {
         let remote = &mut self.remotes[number];

@@ -47,6 +47,9 @@ impl Job {
         if matches!(self.phase, Phase::Finishing(_) | Phase::Over) {
             // Only output is left. Whoever ends the launcher does not wait for its reader.
             if ends && matches!(self.control, Control::Server(_)) {
+                if self.is_output_left() {
+                    self.fail(Ending::Killed(signal.as_raw()).code());
+                }
                 self.sinks.iter_mut().for_each(Sink::give_up);
                 if self.phase != Phase::Over {
                     self.kill();
