@@ -152,6 +152,19 @@ fn a_host_that_cannot_be_reached_ends_the_job() {
     assert!(text.contains("no route"), "{text}");
 }
 
+/// It says nothing of a failure, and has started nothing.
+#[test]
+fn a_program_that_does_not_log_in_is_named() {
+    let output = finish(run(&["--launcher=true", "--hosts=a", "-n1", "true"]));
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(out(&output), "");
+    let text = err(&output);
+    assert!(
+        text.contains("a: the login exited with code 0 before limic"),
+        "{text}"
+    );
+}
+
 #[test]
 fn a_shell_that_prints_at_the_login_is_named() {
     let script = "echo Welcome to $1; exec sh -c \"$2\"";

@@ -301,14 +301,13 @@ impl Job {
         let Some(number) = self.remotes.iter().position(|remote| remote.login == pid) else {
             return;
         };
-        let is_early = self.remotes[number].start.is_some() && ending.code() != 0;
         if let Some(wire) = &self.remotes[number].wire {
             wire.shut();
         }
         while self.remotes[number].wire.is_some() {
             self.serve_remote(number);
         }
-        if is_early {
+        if self.remotes[number].start.is_some() {
             notice(format_args!(
                 "{}: the login {ending} before limic answered; is this command there, at the same \
                  path, and does ssh get there without a password?",
