@@ -22,7 +22,7 @@ const STRANGERS: usize = 64;
 /// longest goes.
 const YOUNG: Duration = Duration::from_secs(1);
 /// Calls that are accepted at a time.
-const VISIT: usize = 64;
+pub(crate) const VISIT: usize = 64;
 /// How long nobody is accepted after that has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Endpoints that may be known.
@@ -31,18 +31,19 @@ pub(crate) const MOST_KNOWN: usize = 1 << 18;
 pub(crate) const MOST_FROM_ONE_ADDRESS: usize = 4096;
 
 impl TcpFabric {
-    /// Accepts those who have called.
-    pub(crate) fn accept(&mut self) {
+    /// Accepts those who have called; true if there may be more of them.
+    pub(crate) fn accept(&mut self) -> bool {
         for _ in 0..VISIT {
             if let Some(wait) = self.is_full_for() {
-                return self.accept_later(wait);
+                self.accept_later(wait);
+                return false;
             }
             let Some(listener) = &self.listener else {
-                return;
+                return false;
             };
             match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
                 Ok(socket) => self.receive_stranger(socket),
-                Err(Errno::AGAIN) => return,
+                Err(Errno::AGAIN) => return false,
                 // Who called has gone already, or the network has.
                 Err(
                     Errno::INTR
@@ -55,10 +56,12 @@ impl TcpFabric {
                 Err(error) => {
                     // Mostly no descriptor is free. The call would wake this endpoint all the time.
                     tracing::warn!("calls over TCP wait: {error} (ulimit -n?)");
-                    return self.accept_later(PAUSE);
+                    self.accept_later(PAUSE);
+                    return false;
                 }
             }
         }
+        true
     }
 
     /// How long no stranger gives its place to another one.

@@ -37,7 +37,8 @@ impl TcpFabric {
             self.end_silent();
         }
         if self.unseen == 0 {
-            self.unseen = self.connections.len() + self.strangers.len() + 1;
+            let callers = sockets::BACKLOG as usize;
+            self.unseen = self.connections.len() + self.strangers.len() + callers;
             let before = core::mem::replace(&mut self.looked_at, now);
             self.end_late(before);
         }

@@ -29,6 +29,7 @@ use limic_fabric::{ConnectionFailure, Event, Inbox};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
+use crate::called::VISIT;
 use crate::connection::Stage;
 use crate::fabric::{CONNECTION, LISTENER, STRANGER, TcpFabric};
 
@@ -235,20 +236,26 @@ impl TcpFabric {
         let Ok((ready, _)) = epoll::wait(&self.events_set, &mut ready[..], Some(&now)) else {
             return;
         };
+        let before = self.unseen;
         // The kernel tells of each in turn: who always has news hides none of the others.
         self.unseen = match ready.len() {
             EVENTS => self.unseen.saturating_sub(EVENTS),
             _ => 0,
         };
+        let mut more_call = false;
         for event in ready.iter() {
             let (token, flags) = ({ event.data }.u64(), { event.flags });
             let low = token as u32;
             match token & !u64::from(u32::MAX) {
                 STRANGER => self.listen_to(low as usize),
                 CONNECTION => self.has_news(low, flags),
-                _ if token == LISTENER => self.accept(),
+                _ if token == LISTENER => more_call = self.accept(),
                 _ => {}
             }
+        }
+        // The listener is one event, however many have called.
+        if more_call {
+            self.unseen = before.saturating_sub(VISIT);
         }
     }
 

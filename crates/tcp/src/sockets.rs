@@ -13,7 +13,7 @@ use rustix::net::{
 
 /// Calls that wait in the kernel until they are accepted: an endpoint that computes leaves the
 /// whole job waiting there. The kernel has its own bound too (net.core.somaxconn).
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 
 fn socket(ip: IpAddr) -> Result<OwnedFd, Errno> {
     let family = match ip {

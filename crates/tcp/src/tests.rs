@@ -3,6 +3,7 @@
 mod away;
 
 use core::time::Duration;
+use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -12,7 +13,7 @@ use limic_fabric::{
 };
 use rustix::net::{Shutdown, shutdown, sockopt};
 
-use crate::called::{MOST_FROM_ONE_ADDRESS, MOST_KNOWN};
+use crate::called::{MOST_FROM_ONE_ADDRESS, MOST_KNOWN, VISIT};
 use crate::connection::{Connection, Known, Stage};
 use crate::fabric::{TcpFabric, TcpSettings};
 use crate::record::{HEADER, LONGEST};
@@ -71,6 +72,27 @@ fn copy(of: &mut TcpFabric, connection: ConnectionId) -> OwnedFd {
     let connection = of.connection(connection.0).expect("it is there");
     let socket = connection.socket.as_ref().expect("it is connected");
     socket.try_clone().expect("a descriptor")
+}
+
+/// The listener is one event, and more may have called than are accepted at a time.
+#[test]
+fn not_all_news_were_seen_while_calls_wait() {
+    let mut a = open(1);
+    let at = crate::place::place_of(&a.part()).expect("an address");
+    let callers: Vec<_> = (0..VISIT + 1)
+        .map(|_| {
+            let mut caller = std::net::TcpStream::connect(at).expect("it listens");
+            caller.write_all(&[0xff; 4096]).expect("room");
+            caller
+        })
+        .collect();
+    a.look_at_the_clock();
+    for seen in [VISIT, VISIT + 1] {
+        a.notice();
+        assert_eq!(a.poll(&mut Inbox::new()), None);
+        assert_eq!(a.counts().refused, seen as u64);
+        assert_eq!(a.unseen == 0, seen == callers.len());
+    }
 }
 
 #[test]
