@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::outgoing::Outgoing;
 
 /// How long the first pause of a call lasts: an endpoint that looks has taken a call by then.
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// How far a connection is.
 #[derive(Debug)]

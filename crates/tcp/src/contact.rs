@@ -20,7 +20,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use crate::connection::{Connection, Known, Stage};
+use crate::connection::{Connection, FIRST_PAUSE, Known, Stage};
 use crate::fabric::{TcpFabric, place};
 use crate::greeting::{Answer, Greeting, Heard, Verdict};
 use crate::sockets;
@@ -124,6 +124,9 @@ impl TcpFabric {
             return self.fail(number, why);
         };
         let pause = connection.pause;
+        if pause == FIRST_PAUSE || matches!(why, ConnectionFailure::Short(_)) {
+            tracing::warn!("a call over TCP is made anew: {why}");
+        }
         connection.pause = pause.max((2 * pause).min(longest));
         self.pause_call(number, until.min(Instant::now() + pause));
     }
@@ -160,7 +163,6 @@ impl TcpFabric {
             Ok(socket) => socket,
             Err(NotBegun::Away(why)) => return self.wait_to_call(number, why),
             Err(NotBegun::Failed(why @ ConnectionFailure::Short(_))) => {
-                tracing::warn!("a call over TCP waits: {why}");
                 // The address was not asked: its time begins anew, as at a first call.
                 if let Some(connection) = self.connection(number) {
                     connection.until = Some(now + timeout);
