@@ -64,8 +64,12 @@ fn a_caller_that_computes_while_the_network_is_away_calls_once_more() {
     let there = call_where_nothing_leads(&mut a, &b);
     std::thread::sleep(3 * a.timeout);
     a.connection(there.0).expect("it has begun").at = place_of(&b.part());
+    // A sleeper's limits are judged when all news of the time before were seen.
     a.arm().expect("armed");
+    assert_eq!(a.poll(&mut Inbox::new()), None);
     a.arm().expect("armed");
+    let stage = &a.connection(there.0).expect("it has begun").stage;
+    assert!(matches!(stage, Stage::Calling(_)), "{stage:?}");
     assert!(matches!(next(&mut b, &mut a), Event::Connected { .. }));
     assert!(matches!(next(&mut a, &mut b), Event::Connected { .. }));
 }
