@@ -41,9 +41,12 @@ pub(crate) struct Connection {
     pub(crate) at: Option<SocketAddr>,
     /// From where the peer has called, if its call was taken.
     pub(crate) from: Option<IpAddr>,
-    /// How long the call pauses before it is made anew.
-    pub(crate) pause: Duration,
-    /// Until when a call that cannot be made is made anew; `None`: no more.
+    /// How long a call that was turned away pauses before it is made anew.
+    pub(crate) pause_turned_away: Duration,
+    /// The same of one that could not be made: the time of one leaves the other its own.
+    pub(crate) pause_not_made: Duration,
+    /// Until when a call may take to connect, and one that cannot be made is made anew; `None`: the
+    /// call that is made now is the last.
     pub(crate) until: Option<Instant>,
     /// `None` while the peer's call is awaited, and while this side's pauses.
     pub(crate) socket: Option<OwnedFd>,
@@ -81,7 +84,8 @@ impl Connection {
             stage,
             at: None,
             from: None,
-            pause: FIRST_PAUSE,
+            pause_turned_away: FIRST_PAUSE,
+            pause_not_made: FIRST_PAUSE,
             until: None,
             socket,
             out: Outgoing::default(),

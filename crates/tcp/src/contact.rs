@@ -103,11 +103,11 @@ impl TcpFabric {
         let Some(connection) = self.connection(number) else {
             return;
         };
-        let pause = connection.pause;
+        let pause = connection.pause_turned_away;
         if pause > timeout / 2 {
             return self.fail(number, why);
         }
-        connection.pause = 2 * pause;
+        connection.pause_turned_away = 2 * pause;
         let end = Instant::now() + pause;
         connection.until = Some(end + timeout);
         self.pause_call(number, end);
@@ -123,11 +123,11 @@ impl TcpFabric {
         let Some(until) = connection.until else {
             return self.fail(number, why);
         };
-        let pause = connection.pause;
+        let pause = connection.pause_not_made;
         if pause == FIRST_PAUSE || matches!(why, ConnectionFailure::Short(_)) {
             tracing::warn!("a call over TCP is made anew: {why}");
         }
-        connection.pause = pause.max((2 * pause).min(longest));
+        connection.pause_not_made = pause.max((2 * pause).min(longest));
         self.pause_call(number, until.min(Instant::now() + pause));
     }
 
