@@ -98,7 +98,7 @@ impl TcpFabric {
     /// away whoever is silent between connecting and its greeting, as a caller that computes is. So
     /// the call is made anew, after a pause that doubles each time; all pauses together last as
     /// long as a call may.
-    fn call_later(&mut self, number: u32, why: ConnectionFailure) {
+    fn turned_away(&mut self, number: u32, why: ConnectionFailure) {
         let timeout = self.timeout;
         let Some(connection) = self.connection(number) else {
             return;
@@ -110,12 +110,12 @@ impl TcpFabric {
         connection.pause_turned_away = 2 * pause;
         let end = Instant::now() + pause;
         connection.until = Some(end + timeout);
-        self.pause_call(number, end);
+        self.pause_until(number, end);
     }
 
     /// The network was away when a call was made, or no descriptor was free. It is made anew until
     /// its time is over, and then once more: a caller that computes may not have looked meanwhile.
-    fn wait_to_call(&mut self, number: u32, why: ConnectionFailure) {
+    fn not_made(&mut self, number: u32, why: ConnectionFailure) {
         let longest = self.timeout / 8;
         let Some(connection) = self.connection(number) else {
             return;
@@ -128,11 +128,11 @@ impl TcpFabric {
             tracing::warn!("a call over TCP is made anew: {why}");
         }
         connection.pause_not_made = pause.max((2 * pause).min(longest));
-        self.pause_call(number, until.min(Instant::now() + pause));
+        self.pause_until(number, until.min(Instant::now() + pause));
     }
 
     /// Nothing of a call stays; it is made anew then.
-    fn pause_call(&mut self, number: u32, end: Instant) {
+    fn pause_until(&mut self, number: u32, end: Instant) {
         let Some(connection) = self.connection(number) else {
             return;
         };
@@ -161,13 +161,13 @@ impl TcpFabric {
         let deadline = connection.until.unwrap_or(now + timeout / 4);
         let socket = match self.begin_call(number, at) {
             Ok(socket) => socket,
-            Err(NotBegun::Away(why)) => return self.wait_to_call(number, why),
+            Err(NotBegun::Away(why)) => return self.not_made(number, why),
             Err(NotBegun::Failed(why @ ConnectionFailure::Short(_))) => {
                 // The address was not asked: its time begins anew, as at a first call.
                 if let Some(connection) = self.connection(number) {
                     connection.until = Some(now + timeout);
                 }
-                return self.wait_to_call(number, why);
+                return self.not_made(number, why);
             }
             Err(NotBegun::Failed(why)) => return self.fail(number, why),
         };
@@ -194,7 +194,7 @@ impl TcpFabric {
         if let Some(error) = sockets::error_of(socket) {
             let why = ConnectionFailure::Unreachable(error.to_string());
             return if sockets::is_network_away(error) {
-                self.wait_to_call(number, why)
+                self.not_made(number, why)
             } else {
                 self.fail(number, why)
             };
@@ -252,7 +252,7 @@ impl TcpFabric {
                     };
                     if answer.is_empty() {
                         let why = ConnectionFailure::Unreachable(why);
-                        return self.call_later(number, why);
+                        return self.turned_away(number, why);
                     }
                     return self.fail(number, ConnectionFailure::Unreachable(why));
                 }
@@ -294,7 +294,7 @@ impl TcpFabric {
                 self.fail(number, ConnectionFailure::Unreachable(why.to_owned()));
             }
             Verdict::Full(limit) => {
-                self.call_later(number, ConnectionFailure::Local(limit.text()));
+                self.turned_away(number, ConnectionFailure::Local(limit.text()));
             }
             Verdict::MineStays => {
                 connection.stage = Stage::Awaited(deadline);
