@@ -84,8 +84,8 @@ enum Phase {
     Ending(Instant),
     /// Other hosts kill their ranks, and have until then to say that it is done.
     Leaving(Instant),
-    /// No process is left on any host. Until then, something of what they printed has to come, or
-    /// to be written: a reader that rests ends nothing.
+    /// No process is left on any host, as far as they could still say so. Until then, something of
+    /// what they printed has to come, or to be written: a reader that rests ends nothing.
     Finishing(Instant),
     /// All are killed.
     Killing,
