@@ -309,9 +309,9 @@ fn one_process_invents_no_endless_row_of_peers() {
         hello.address.id = hello.address.id.wrapping_add(1);
         let socket = greet(&mut engine, &greedy, &hello);
         drop(socket);
-        // Longer than it rests from its sockets.
+        // Longer than it rests from its sockets, also if the machine took its processor meanwhile.
         let since = Instant::now();
-        while engine.cx.peers.len() == known && since.elapsed() < Duration::from_millis(200) {
+        while engine.cx.peers.len() == known && since.elapsed() < Duration::from_secs(2) {
             turn(&mut [&mut engine]);
         }
         if engine.cx.peers.len() == known {
