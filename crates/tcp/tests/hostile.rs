@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use limic_fabric::{ConnectionFailure, Fabric};
-use side::{Side, greeting, until};
+use side::{Side, greeting, met, until};
 
 /// Waits until the other end has closed the connection.
 fn is_closed(stream: &mut TcpStream, side: &mut Side) -> bool {
@@ -86,11 +86,7 @@ fn nobody_is_let_in_without_the_secret() {
 /// A process that has the secret of one endpoint cannot take the connections of others with it.
 #[test]
 fn nobody_takes_the_place_of_a_peer_whose_secret_it_has_not() {
-    let (mut a, mut b) = (Side::open(1), Side::open(2));
-    let there = a.call(&b);
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
+    let (mut a, mut b, there) = met();
     let mut third = b.stranger();
     third
         .write_all(&greeting(&b, b.secret, 1, 7))

@@ -5,24 +5,14 @@ mod side;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use limic_fabric::{ConnectionId, Fabric, SendRefused};
+use limic_fabric::{Fabric, SendRefused};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use side::{Side, until};
+use side::{met, until};
 
 /// The longest message of the network.
 const LEN: usize = 1 << 20;
 /// How long a message may be on its way.
 const WATCHDOG: Duration = Duration::from_secs(60);
-
-/// Two that have met, and the connection of the first one.
-fn met() -> (Side, Side, ConnectionId) {
-    let (mut a, mut b) = (Side::open(1), Side::open(2));
-    let there = a.call(&b);
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
-    (a, b, there)
-}
 
 fn content(number: u64) -> Vec<u8> {
     (0..LEN as u64 / 8)

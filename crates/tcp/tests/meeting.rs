@@ -8,16 +8,14 @@ use std::net::TcpListener;
 
 use limic_fabric::{ConnectionFailure, Fabric, SendRefused};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use side::{Side, address, greeting, until};
+use side::{Side, address, greeting, meet, meet_after_all, met, until};
 
 #[test]
 fn a_call_is_answered_and_both_know_each_other() {
     let (mut a, mut b) = (Side::open(1), Side::open(2));
     let there = a.call(&b);
     assert_eq!(a.send(there, 1, b"x"), Err(SendRefused::Later));
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
+    meet(&mut a, &mut b);
     assert_eq!(a.connected, [(there, 2, b"I am 2".to_vec())]);
     let (back, id, hello) = b.connected[0].clone();
     assert_eq!((id, &hello[..]), (1, &b"I am 1"[..]));
@@ -77,9 +75,7 @@ fn a_call_waits_for_one_that_does_not_look() {
         std::thread::yield_now();
     }
     assert_eq!(a.failed, []);
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
+    meet(&mut a, &mut b);
     assert!(a.fabric.is_connected(there));
 }
 
@@ -136,14 +132,7 @@ fn a_caller_that_was_turned_away_for_its_silence_calls_again() {
     until("the end of patience", &mut [&mut b], |sides| {
         sides[0].fabric.counts().refused == 1
     });
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        assert!(sides.iter().all(|side| side.failed.is_empty()));
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
-    a.send(there, 1, b"after all").expect("ready");
-    until("the message", &mut [&mut a, &mut b], |sides| {
-        sides[1].came.len() == 1
-    });
+    meet_after_all(&mut a, &mut b, there);
 }
 
 /// More than are accepted at a time, and all of them slow with their greetings.
@@ -226,9 +215,7 @@ fn a_slow_reader_holds_its_sender_back() {
     let timeout = Duration::from_secs(1);
     let (mut a, mut b) = (Side::with(1, timeout), Side::with(2, timeout));
     let there = a.call(&b);
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
+    meet(&mut a, &mut b);
     let mut sent = 0_u64;
     let start = std::time::Instant::now();
     let (mut refused, mut held) = (0, false);
@@ -265,11 +252,7 @@ fn a_slow_reader_holds_its_sender_back() {
 #[test]
 fn floods_both_ways_do_not_lock() {
     const COUNT: u64 = 2000;
-    let (mut a, mut b) = (Side::open(1), Side::open(2));
-    let there = a.call(&b);
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
+    let (mut a, mut b, there) = met();
     let ends = [there, b.connected[0].0];
     let mut sent = [0_u64; 2];
     let payload = vec![7; 20_000];
@@ -327,11 +310,7 @@ fn a_fast_sender_does_not_keep_others_from_being_heard() {
 
 #[test]
 fn corked_messages_travel_together() {
-    let (mut a, mut b) = (Side::open(1), Side::open(2));
-    let there = a.call(&b);
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
+    let (mut a, mut b, there) = met();
     let before = a.fabric.counts().packets;
     a.fabric.cork(there);
     for tag in 0..100 {

@@ -5,15 +5,11 @@ mod side;
 use core::time::Duration;
 
 use limic_fabric::{ConnectionFailure, Fabric};
-use side::{Side, until};
+use side::{Side, met, until};
 
 #[test]
 fn a_goodbye_comes_behind_all_messages() {
-    let (mut a, mut b) = (Side::open(1), Side::open(2));
-    let there = a.call(&b);
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
+    let (mut a, mut b, there) = met();
     // Messages of the other one lie unread meanwhile.
     let back = b.connected[0].0;
     b.send(back, 9, &[3; 5000]).expect("ready");
@@ -55,11 +51,7 @@ fn who_closes_before_its_call_is_taken_says_goodbye() {
 
 #[test]
 fn an_end_without_goodbye_is_a_loss_and_a_new_call_is_another_connection() {
-    let (mut a, mut b) = (Side::open(1), Side::open(2));
-    let there = a.call(&b);
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
+    let (mut a, mut b, there) = met();
     a.send(there, 1, b"before").expect("ready");
     a.fabric.disconnect(there);
     until("the end", &mut [&mut b], |sides| {
@@ -81,11 +73,7 @@ fn an_end_without_goodbye_is_a_loss_and_a_new_call_is_another_connection() {
 /// The peer has given up a connection of which this side does not know yet.
 #[test]
 fn a_new_call_ends_the_connection_that_was_there() {
-    let (mut a, mut b) = (Side::open(1), Side::open(2));
-    let there = a.call(&b);
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
+    let (mut a, mut b, there) = met();
     let before = b.connected[0].0;
     a.fabric.disconnect(there);
     let again = a.call(&b);

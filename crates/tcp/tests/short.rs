@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use limic_fabric::Fabric;
 use rustix::process::{Resource, getrlimit, setrlimit};
-use side::{Side, until};
+use side::{Side, meet_after_all, until};
 
 /// A call was turned away, and no descriptor is free when it is made anew: it waits for one, as a
 /// first call does.
@@ -29,12 +29,5 @@ fn a_call_that_is_made_anew_waits_for_a_descriptor() {
     }
     setrlimit(Resource::Nofile, before).expect("what was allowed before");
     assert_eq!(a.failed, []);
-    until("the meeting", &mut [&mut a, &mut b], |sides| {
-        assert!(sides.iter().all(|side| side.failed.is_empty()));
-        sides.iter().all(|side| side.connected.len() == 1)
-    });
-    a.send(there, 1, b"after all").expect("ready");
-    until("the message", &mut [&mut a, &mut b], |sides| {
-        sides[1].came.len() == 1
-    });
+    meet_after_all(&mut a, &mut b, there);
 }

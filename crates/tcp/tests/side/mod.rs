@@ -174,6 +174,31 @@ pub(crate) fn until(
     }
 }
 
+/// Waits until both have one connection.
+pub(crate) fn meet(a: &mut Side, b: &mut Side) {
+    until("the meeting", &mut [a, b], |sides| {
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+}
+
+/// The same, though a call was turned away before: nothing fails, and a message comes.
+pub(crate) fn meet_after_all(a: &mut Side, b: &mut Side, there: ConnectionId) {
+    until("the meeting", &mut [&mut *a, &mut *b], |sides| {
+        assert!(sides.iter().all(|side| side.failed.is_empty()));
+        sides.iter().all(|side| side.connected.len() == 1)
+    });
+    a.send(there, 1, b"after all").expect("ready");
+    until("the message", &mut [a, b], |sides| sides[1].came.len() == 1);
+}
+
+/// Two that have met, and the connection of the first one.
+pub(crate) fn met() -> (Side, Side, ConnectionId) {
+    let (mut a, mut b) = (Side::open(1), Side::open(2));
+    let there = a.call(&b);
+    meet(&mut a, &mut b);
+    (a, b, there)
+}
+
 pub(crate) fn address(part: &Part) -> SocketAddr {
     let (ip, port) = part.place().split_last_chunk::<2>().expect("a port");
     let ip = IpAddr::from(<[u8; 4]>::try_from(ip).expect("IPv4"));
