@@ -89,19 +89,30 @@ fn an_adapter_that_is_gone_ends_what_only_it_could_do() {
     assert!(refused.to_string().contains("fake0"), "{refused}");
 }
 
+/// An adapter goes, and a read is begun. Its room, and what it reads.
+pub(super) fn unplugged_in_mid_read(
+    (a, there): (&mut Side, ConnectionId),
+    b: &Side,
+    gone: usize,
+    impatient: bool,
+) -> (Memory, Memory) {
+    let into = Memory::of(a, vec![0; 40_000]);
+    let offered = Memory::of(b, vec![7; 40_000]);
+    net(|net| {
+        net.impatient = impatient;
+        net.unplug(gone);
+    });
+    read(a, there, offered.remote(), &into);
+    (into, offered)
+}
+
 /// The other adapter carries what was begun, also before the peer notices anything.
 #[test]
 fn an_adapter_that_is_gone_leaves_its_work_to_the_other() {
     for (gone, impatient) in [(0, true), (2, true), (0, false), (2, false)] {
         adapters(&[Nature::PLAIN; 3]);
         let ((mut a, there), (mut b, back)) = pair(two_and_one);
-        let into = Memory::of(&a, vec![0; 40_000]);
-        let offered = Memory::of(&b, vec![7; 40_000]);
-        net(|net| {
-            net.impatient = impatient;
-            net.unplug(gone);
-        });
-        read(&mut a, there, offered.remote(), &into);
+        let (into, offered) = unplugged_in_mid_read((&mut a, there), &b, gone, impatient);
         a.say(there, b"hello").expect("room");
         settle_until(&mut [&mut a, &mut b], "the read", |sides| {
             sides[0].transferred == [Ok(())] && sides[1].from(back) == [b"hello"]

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use super::contact::wait_for_tick;
+use super::gone::unplugged_in_mid_read;
 use super::mending::{Memory, both_talk, read, settle_until};
 use super::{Side, on, pair, settle, two_and_one, two_streams};
 use crate::fabric::failing::Fault;
@@ -70,13 +71,7 @@ fn with_work_under_way(
     impatient: bool,
     streams: usize,
 ) {
-    let into = Memory::of(&a, vec![0; 40_000]);
-    let offered = Memory::of(&b, vec![7; 40_000]);
-    net(|net| {
-        net.impatient = impatient;
-        net.unplug(gone);
-    });
-    read(&mut a, there, offered.remote(), &into);
+    let (into, offered) = unplugged_in_mid_read((&mut a, there), &b, gone, impatient);
     for number in 0..5 {
         a.say(there, &[number; 600]).expect("room");
         if !impatient {
