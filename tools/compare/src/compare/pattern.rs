@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::table::bytes;
+use super::targets::Target;
 
 /// The time limit with `--quick`.
 const QUICK: Duration = Duration::from_secs(160);
@@ -243,6 +244,11 @@ impl Plan {
     /// Whether each rank of a pattern has a CPU of its own.
     pub(super) fn one_each(&self, pattern: Pattern) -> bool {
         self.ranks(pattern) as usize == self.cpus
+    }
+
+    /// Those of some targets that hold here: they are of one pair, and of ranks on two CPUs.
+    pub(super) fn judged_by(&self, targets: Vec<Target>) -> Vec<Target> {
+        if self.cpus > 2 { Vec::new() } else { targets }
     }
 
     /// The sizes of a pattern, in portions of nearly one length.

@@ -196,9 +196,6 @@ fn row(
         over_floor: point.ratio(Against::Floor),
         imb: shown(IMB),
         over_imb: cross_check.ratio(Against::Imb),
-        targets: point.judge(match plan.cpus {
-            2 => targets::of(plan.comparison, pattern, bytes),
-            _ => Vec::new(),
-        }),
+        targets: point.judge(plan.judged_by(targets::of(plan.comparison, pattern, bytes))),
     }
 }

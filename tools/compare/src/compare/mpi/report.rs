@@ -92,10 +92,7 @@ impl Report {
                     own,
                     over_limic,
                     ratio: point.ratio(Against::Best),
-                    targets: point.judge(match plan.cpus {
-                        2 => goals::of(duel.kind, pattern, bytes),
-                        _ => Vec::new(),
-                    }),
+                    targets: point.judge(plan.judged_by(goals::of(duel.kind, pattern, bytes))),
                 });
             }
         }
