@@ -12,9 +12,8 @@ use launcher::login::{HERE, Login};
 use launcher::*;
 use rustix::process::Signal;
 
-#[test]
-fn signals_are_passed_on_to_all_hosts() {
-    let script = "trap 'echo got; exit 0' USR1; echo ready; while :; do sleep 0.01; done";
+/// A job of two hosts, whose ranks have said that they are ready.
+fn two_that_are_ready(script: &str) -> (Login, Child, Lines) {
     let login = Login::new(HERE);
     let mut child = login
         .run_script(&["--hosts=a,b", "-n2"], script)
@@ -22,6 +21,13 @@ fn signals_are_passed_on_to_all_hosts() {
         .unwrap();
     let lines = Lines::of(&mut child);
     assert_eq!([lines.next(), lines.next()], ["ready", "ready"]);
+    (login, child, lines)
+}
+
+#[test]
+fn signals_are_passed_on_to_all_hosts() {
+    let script = "trap 'echo got; exit 0' USR1; echo ready; while :; do sleep 0.01; done";
+    let (_login, child, lines) = two_that_are_ready(script);
     signal(&child, Signal::USR1);
     assert_eq!([lines.next(), lines.next()], ["got", "got"]);
     assert!(collect(child).status.success());
@@ -30,13 +36,7 @@ fn signals_are_passed_on_to_all_hosts() {
 #[test]
 fn a_job_that_stops_goes_on_on_all_hosts() {
     let script = "trap 'echo on; exit 0' CONT; echo ready; while :; do sleep 0.01; done";
-    let login = Login::new(HERE);
-    let mut child = login
-        .run_script(&["--hosts=a,b", "-n2"], script)
-        .spawn()
-        .unwrap();
-    let lines = Lines::of(&mut child);
-    assert_eq!([lines.next(), lines.next()], ["ready", "ready"]);
+    let (_login, child, lines) = two_that_are_ready(script);
     signal(&child, Signal::TSTP);
     wait_for_stop(&child);
     signal(&child, Signal::CONT);
