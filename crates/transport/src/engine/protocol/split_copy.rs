@@ -104,7 +104,9 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
             address: terms.address,
         });
     }
-    autotune::note_long_send(cx, from);
+    if let Some(pair) = cx.peers.pair(from) {
+        autotune::note_long_send(pair, 0);
+    }
     cx.transfers.copies.push_back(slot);
     Ok(())
 }
