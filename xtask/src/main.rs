@@ -110,7 +110,7 @@ enum Task {
     Sanitizer,
     /// Unit and conformance tests on aarch64, in emulation.
     Aarch64,
-    /// The criterion benches, quick.
+    /// The criterion benches, each for one turn: they run.
     Bench,
     /// Instructions of the hot paths under callgrind, against the committed counts.
     Counts {
