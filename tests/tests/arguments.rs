@@ -1,8 +1,11 @@
 //! Wrong arguments get clear errors, never a panic. One process is enough.
 
-use limic::{Endpoint, Error, HybridEndpoint, Peer, Settings, ShmEndpoint, World};
+use std::io::IoSlice;
+
+use limic::{Endpoint, Errno, Error, HybridEndpoint, Peer, Selector, Settings, ShmEndpoint, World};
 use limic_tests::process::descriptor_numbers;
 use limic_tests::{Cast, Random, skip};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 #[test]
 fn malformed_addresses_are_refused() {
@@ -99,6 +102,34 @@ fn ranks_out_of_range_are_refused() {
         }
     );
     world.finalize().expect("finalize");
+}
+
+/// The slices name the same bytes again and again, and are longer than any memory: as a number of
+/// 64 bits, their length is 8.
+#[test]
+fn a_message_beyond_all_memory_is_refused() {
+    const LEN: usize = 1 << 46;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new mapping, of which no page is ever written.
+    let mapped = unsafe { mmap_anonymous(core::ptr::null_mut(), LEN, ProtFlags::READ, flags) };
+    let Ok(start) = mapped else {
+        return skip("this process may not have so many addresses");
+    };
+    // SAFETY: it is readable, and stays to the end of the process.
+    let long: &'static [u8] = unsafe { core::slice::from_raw_parts(start.cast(), LEN) };
+    let slices = || core::iter::repeat_n(long, 1 << 18).chain([&long[..8]]);
+    let refused = || Error::System {
+        what: "a message in slices",
+        source: Errno(libc::EMSGSIZE),
+    };
+    let endpoint = HybridEndpoint::open().expect("open");
+    let me = endpoint.myself();
+    let list: Vec<IoSlice<'_>> = slices().map(IoSlice::new).collect();
+    assert_eq!(endpoint.send_vectored(me, 1, &list), Err(refused()));
+    let scoped = endpoint.scope(|scope| scope.isend_vectored(me, 1, slices()).map(drop));
+    assert_eq!(scoped, Err(refused()));
+    assert_eq!(endpoint.probe(Selector::any()), Ok(None));
+    endpoint.send(me, 1, b"works").expect("send");
 }
 
 /// More memory than this process may have.

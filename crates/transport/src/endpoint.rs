@@ -4,6 +4,8 @@ use core::time::Duration;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 
+use rustix::io::Errno;
+
 use crate::counters::Counters;
 use crate::error::Outcome;
 use crate::heap::Buffer;
@@ -225,7 +227,7 @@ pub trait Endpoint: RawEndpoint {
         unsafe { self.send_blocking(to, tag.into(), &[RawSlice::from(data)]) }
     }
 
-    /// Sends the concatenation of several slices as one message.
+    /// Sends the concatenation of several slices as one message. They may name the same bytes.
     ///
     /// ```
     /// use std::io::IoSlice;
@@ -240,12 +242,13 @@ pub trait Endpoint: RawEndpoint {
     /// ```
     ///
     /// # Errors
-    /// As [`send`](Self::send).
+    /// As [`send`](Self::send); [`Error::System`](crate::Error::System) for more than `isize::MAX`
+    /// bytes.
     fn send_vectored(&self, to: Peer, tag: impl Into<Tag>, data: &[IoSlice<'_>]) -> Result<()>
     where
         Self: Sized,
     {
-        let slices: Vec<RawSlice> = data.iter().map(|slice| RawSlice::from(&**slice)).collect();
+        let slices = slices_of(data.iter().map(|slice| &**slice))?;
         // SAFETY: as in `send`.
         let posted = unsafe { self.post_send(to, tag.into(), &slices) }?;
         finish(self, posted).map(|_| ())
@@ -855,4 +858,21 @@ pub(crate) fn finish<E: Requests + ?Sized>(endpoint: &E, posted: Posted) -> Outc
         Posted::Done(outcome) => outcome,
         Posted::Pending(id) => endpoint.wait(id),
     }
+}
+
+/// The slices of one message.
+///
+/// # Errors
+/// Together they are longer than any memory: a list may name the same bytes again and again.
+pub(crate) fn slices_of<'a>(data: impl Iterator<Item = &'a [u8]>) -> Result<Vec<RawSlice>> {
+    let mut total = 0_usize;
+    let slices = data.map(|slice| {
+        total = total.saturating_add(slice.len());
+        RawSlice::from(slice)
+    });
+    let slices = slices.collect();
+    if total > isize::MAX as usize {
+        return Err(Error::system("a message in slices", Errno::MSGSIZE));
+    }
+    Ok(slices)
 }

@@ -6,6 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
+use crate::endpoint::slices_of;
 use crate::engine_cell::without_unwinding;
 use crate::raw::{Owner, Posted, RawSlice, RawSliceMut, RequestId, SendOptions};
 use crate::region::RegionKey;
@@ -86,14 +87,14 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
     /// Starts a send of several slices as one message.
     ///
     /// # Errors
-    /// As [`Endpoint::send`].
+    /// As [`Endpoint::send_vectored`].
     pub fn isend_vectored<'data: 'scope>(
         &'scope self,
         to: Peer,
         tag: impl Into<Tag>,
         data: impl IntoIterator<Item = &'data [u8]>,
     ) -> Result<ScopedSend<'scope, E>> {
-        let slices: Vec<RawSlice> = data.into_iter().map(RawSlice::from).collect();
+        let slices = slices_of(data.into_iter())?;
         // SAFETY: as in `isend`.
         let posted = unsafe { self.endpoint.post_send(to, tag.into(), &slices) }?;
         Ok(self.handle_of(posted))

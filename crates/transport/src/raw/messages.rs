@@ -16,7 +16,8 @@ pub trait Messages: Requests {
     /// [`Error::NoMemory`](crate::Error::NoMemory); the buffer is then the caller's again.
     ///
     /// # Safety
-    /// Every slice is readable, and nobody writes there, until the operation is done.
+    /// Every slice is readable, and nobody writes there, until the operation is done. Together they
+    /// have no more than `isize::MAX` bytes.
     #[inline]
     unsafe fn post_send(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<Posted> {
         // SAFETY: the caller's promise.
@@ -43,7 +44,7 @@ pub trait Messages: Requests {
     /// error, which the next attempt will meet.
     ///
     /// # Safety
-    /// Every slice is readable during the call.
+    /// Every slice is readable during the call. Together they have no more than `isize::MAX` bytes.
     unsafe fn try_send(
         &self,
         to: Peer,
