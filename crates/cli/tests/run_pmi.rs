@@ -24,8 +24,10 @@ fn rank_program() {
     let Ok(part) = std::env::var("LIMIC_TEST_PART") else {
         return;
     };
-    if part == "fork" {
-        return a_child_drops_the_world();
+    match part.as_str() {
+        "fork" => return a_child_drops_the_world(),
+        "open" => return a_rank_opens_no_endpoints(),
+        _ => {}
     }
     let mut job = detect().unwrap();
     let (rank, size) = (job.rank(), job.size());
@@ -119,6 +121,24 @@ fn a_child_drops_the_world() {
     world.finalize().unwrap();
 }
 
+/// One rank cannot open what it is to open for its threads, and goes on without it.
+fn a_rank_opens_no_endpoints() {
+    let mut world = World::init().unwrap();
+    let (rank, mut opened) = (world.rank(), 0);
+    let error = world.endpoints(2, || {
+        opened += 1;
+        match (rank, opened) {
+            (1, 2) => Err(limic::Error::NoMemory("as wanted".to_owned())),
+            _ => HybridEndpoint::open(),
+        }
+    });
+    let error = error.unwrap_err().to_string();
+    world.barrier().unwrap();
+    assert_eq!(world.endpoints(1, HybridEndpoint::open).unwrap().len(), 1);
+    println!("told {rank}: {error}");
+    world.finalize().unwrap();
+}
+
 /// The socket to the launcher, beside the library.
 fn pmi_socket() -> UnixStream {
     let number = std::env::var("PMI_FD").unwrap().parse().unwrap();
@@ -190,6 +210,19 @@ fn ranks_are_told_when_one_left_before_the_exchange() {
 #[test]
 fn a_forked_child_that_drops_the_world_leaves_the_job_to_its_parent() {
     assert_gathered(&part(run(&["-n", "3"]), "fork"), "pmi1");
+}
+
+#[test]
+fn ranks_are_told_when_one_opens_no_endpoints() {
+    let output = part(run(&["-n", "3"]), "open");
+    let told = words(&output, "told");
+    assert_eq!(told.len(), 3, "{told:?}{}", err(&output));
+    assert_eq!(told[1], "told 1: out of memory: as wanted");
+    for other in [0, 2] {
+        let wanted = format!("told {other}: start-up: rank 1 has opened 0 endpoints where rank");
+        assert!(told[other].starts_with(&wanted), "{told:?}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
 }
 
 #[test]

@@ -163,24 +163,25 @@ impl<E: Endpoint> World<E> {
     /// ```
     ///
     /// # Errors
-    /// What `open` returns; [`Error::Bootstrap`] names a rank that opens another number.
+    /// What `open` returns; [`Error::Bootstrap`] names a rank that opens another number, or none
+    /// since it could not.
     pub fn endpoints<F: Endpoint>(
         &mut self,
         count: usize,
         open: impl FnMut() -> Result<F>,
     ) -> Result<Vec<F>> {
-        let endpoints: Vec<F> = iter::repeat_with(open).take(count).collect::<Result<_>>()?;
-        let mine = endpoints.iter().flat_map(|one| one.address().to_bytes());
-        let all = self
-            .launcher
-            .lock()
-            .all_gather(&mine.collect::<Vec<u8>>())?;
+        let opened: Result<Vec<F>> = iter::repeat_with(open).take(count).collect();
+        // Also where it failed: all other ranks wait for what this one gives.
+        let mine = opened.iter().flatten();
+        let mine: Vec<u8> = mine.flat_map(|one| one.address().to_bytes()).collect();
+        let all = self.launcher.lock().all_gather(&mine);
+        let (endpoints, all) = (opened?, all?);
         if let Some((rank, other)) = (0..)
             .zip(&all)
             .find(|(_, one)| one.len() != count * ADDRESS_LEN)
         {
             return Err(Error::Bootstrap(format!(
-                "rank {rank} opens {} endpoints where rank {} opens {count}: all ranks have to open as many",
+                "rank {rank} has opened {} endpoints where rank {} has {count}: all ranks have to open as many",
                 other.len() / ADDRESS_LEN,
                 self.rank,
             )));
