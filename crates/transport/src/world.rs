@@ -71,7 +71,8 @@ impl World<HybridEndpoint> {
 }
 
 impl<E: Endpoint> World<E> {
-    /// Joins the job with an endpoint of one's own.
+    /// Joins the job with an endpoint of one's own, which has no [peer](Endpoint::connect) yet, not
+    /// even [itself](Endpoint::myself).
     ///
     /// # Errors
     /// As [`World::init`].
@@ -258,13 +259,19 @@ impl<E: Endpoint> World<E> {
 /// this order: by rank.
 fn connect_in_order<E: Endpoint>(endpoint: &E, addresses: &[&[u8]]) -> Result<Vec<Peer>> {
     let mut peers = Vec::with_capacity(addresses.len());
-    for (expected, address) in addresses.iter().enumerate() {
+    for (rank, address) in (0..).zip(addresses) {
         let peer = endpoint.connect(address)?;
-        if peer.index() as usize != expected {
+        if peer.index() < rank {
             return Err(Error::Bootstrap(format!(
-                "ranks {} and {expected} gave the same address: was a process forked after its start-up?",
+                "ranks {} and {rank} gave the same address: was a process forked after its start-up?",
                 peer.index()
             )));
+        }
+        if peer.index() > rank {
+            return Err(Error::Bootstrap(
+                "the endpoint had peers before it joined the job: it has to be a new one"
+                    .to_owned(),
+            ));
         }
         peers.push(peer);
     }
@@ -297,5 +304,26 @@ impl<E: Endpoint> Deref for World<E> {
     type Target = E;
     fn deref(&self) -> &E {
         &self.endpoint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_has_peers_joins_no_job() {
+        let [old, other] = [(); 2].map(|()| HybridEndpoint::open().expect("open"));
+        let addresses = [&other, &old, &old].map(|one| one.address().to_bytes());
+        let addresses = addresses.each_ref().map(<[u8; ADDRESS_LEN]>::as_slice);
+        let refused = |endpoint: &HybridEndpoint, addresses| {
+            let error = connect_in_order(endpoint, addresses).expect_err("it is refused");
+            error.to_string()
+        };
+        old.myself();
+        let why = refused(&old, &addresses[..2]);
+        assert!(why.contains("had peers before"), "{why}");
+        let why = refused(&other, &addresses[..]);
+        assert!(why.contains("ranks 1 and 2 gave the same address"), "{why}");
     }
 }
