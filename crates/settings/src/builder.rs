@@ -6,7 +6,7 @@ use limic_policy::{Row, RowSource};
 
 use crate::apply::Layer;
 use crate::environment::{self, Environment};
-use crate::names::{CONFIG, PROFILE};
+use crate::names::{self, CONFIG, PROFILE};
 use crate::table::Key;
 use crate::{Settings, SettingsError, file, warning};
 
@@ -93,6 +93,11 @@ impl SettingsBuilder {
         let mut settings = Settings::default();
         for (name, line) in warnings {
             settings.warn(line, is_given(&name));
+        }
+        let others = given.iter().filter_map(|(name, _)| name.to_str());
+        for name in others.filter(|name| !without_process && names::is_known(name)) {
+            let line = format!("{name} is no setting: it counts in the environment alone");
+            settings.warn(line, true);
         }
         // A profile that nobody named need not be there.
         let profile = match (profile, default_profile) {

@@ -338,6 +338,11 @@ fn warnings_about_given_variables_are_told_apart() {
         panic!("one warning");
     };
     assert!(profile.contains("cannot be read"), "{profile}");
+    // Nobody looks for it here.
+    assert_eq!(
+        given(&[("LIMIC_BOOTSTRAP", "single")]),
+        ["LIMIC_BOOTSTRAP is no setting: it counts in the environment alone"]
+    );
 }
 
 #[test]

@@ -36,6 +36,10 @@ int main(void)
     OK(limic_endpoint_close(none));
     settings[0] = "LIMIC_EAGR_MAX=4K";
     GIVES(LIMIC_ERR_SETTINGS, limic_endpoint_open(&options, &none));
+    /* Known, but not looked for here. */
+    settings[0] = "LIMIC_BOOTSTRAP=single";
+    GIVES(LIMIC_ERR_SETTINGS, limic_world_open(&options, &none));
+    CHECK(strstr(limic_last_error(), "LIMIC_BOOTSTRAP is no setting") != NULL);
     settings[0] = "EAGER_MAX";
     GIVES(LIMIC_ERR_SETTINGS, limic_endpoint_open(&options, &none));
     return 0;
