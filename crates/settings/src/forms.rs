@@ -79,8 +79,9 @@ impl Form<Duration> for Millis {
         time.filter(|time| self.0.contains(&time.as_millis()))
     }
 
+    /// Rounded up: 0 may mean never.
     fn show(&self, value: &Duration) -> String {
-        value.as_millis().to_string()
+        value.as_nanos().div_ceil(1_000_000).to_string()
     }
 }
 

@@ -311,6 +311,14 @@ fn unknown_variables_warn_with_the_nearest_name() {
 }
 
 #[test]
+fn a_part_of_a_millisecond_is_more_than_none() {
+    let builder = Settings::builder().without_environment();
+    let settings = builder.patience(Duration::from_micros(1)).build();
+    let settings = settings.expect("a good value");
+    assert_eq!(settings.patience(), Duration::from_millis(1));
+}
+
+#[test]
 fn given_variables_win_over_those_of_the_process() {
     let given = [("LIMIC_STAGING_BUFFERS", "9")];
     let settings = Settings::builder().with_variables(given).build();
