@@ -180,9 +180,11 @@ pub(crate) unsafe fn receive(
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
         let taken = match Patience::of(timeout_ns) {
-            Patience::Forever if !held.is_shared() => held.raw().take_loan_blocking(&selector)?,
+            Patience::Forever if !held.is_shared() => {
+                status.unless(held.raw().take_loan_blocking(&selector))?
+            }
             patience => until(held, patience, |held| {
-                Ok(held.raw().take_loan(&selector)?)
+                Ok(status.unless(held.raw().take_loan(&selector))?)
             })?,
         };
         status.found(&taken.status);

@@ -122,8 +122,10 @@ unsafe fn receive_shared(
     data: RawSliceMut,
 ) -> Result<Outcome, Failure> {
     // SAFETY: the caller's promise; this waits for the end.
-    let posted = unsafe { held.raw().post_recv(selector, &[data]) }?;
-    finish(held, posted)
+    match unsafe { held.raw().post_recv(selector, &[data]) } {
+        Ok(posted) => finish(held, posted),
+        Err(why) => Ok(Err(why)),
+    }
 }
 
 /// Receives one message into `length` bytes at `data`, and waits for it.
@@ -316,7 +318,7 @@ pub unsafe extern "C" fn limic_sendrecv(
         // SAFETY: the caller's promise.
         let status = unsafe { StatusOut::new(status) }?;
         // SAFETY: writable until the end of this call, which waits for the receive in every case.
-        let receive = unsafe { held.raw().post_recv(&selector, &[into]) }?;
+        let receive = status.unless(unsafe { held.raw().post_recv(&selector, &[into]) })?;
         let to = Peer::from_index(destination);
         // SAFETY: readable until the end of this call, which waits for the send.
         let send = unsafe { held.raw().post_send(to, tag, &[data]) };

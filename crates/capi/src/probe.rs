@@ -53,7 +53,8 @@ pub(crate) unsafe fn probe(
         let status = unsafe { StatusOut::new(status) }?;
         let wanted = (call, &selector);
         let patience = Patience::of(timeout_ns);
-        let found = until_message(held, patience, wanted, |held| held.raw().peek(&selector))?;
+        let look = |held: &EndpointState| status.unless(held.raw().peek(&selector));
+        let found = until_message(held, patience, wanted, look)?;
         status.found(&found);
         Ok(())
     })
@@ -100,7 +101,7 @@ pub(crate) unsafe fn take_message(
         let status = unsafe { StatusOut::new(status) }?;
         let wanted = (call, &selector);
         let patience = Patience::of(timeout_ns);
-        let look = |held: &EndpointState| held.raw().claim(&selector);
+        let look = |held: &EndpointState| status.unless(held.raw().claim(&selector));
         let (found, claim) = until_message(held, patience, wanted, look)?;
         message.write(limic_message {
             endpoint: endpoint.id,

@@ -97,6 +97,14 @@ impl StatusOut {
         self.write(status);
     }
 
+    /// Writes why a message is not to be had, if that is so: a peer that failed is named here.
+    pub(crate) fn unless<T>(self, outcome: limic::Result<T>) -> limic::Result<T> {
+        if let (Err(why), false) = (&outcome, self.to.is_null()) {
+            self.write(failed(why));
+        }
+        outcome
+    }
+
     /// Writes what a probe found.
     pub(crate) fn found(self, status: &Status) {
         if !self.to.is_null() {

@@ -35,6 +35,55 @@ static void talk(limic_endpoint from, limic_endpoint to)
     CHECK(memcmp(address, back, sizeof back) == 0);
 }
 
+/* Each call that a peer was to send to, and that has a status, names it there when it is gone. */
+static void names_who_is_gone(uint32_t threads)
+{
+    unsigned char address[LIMIC_ADDRESS_LENGTH];
+    limic_options options = LIMIC_OPTIONS_INIT;
+    limic_endpoint endpoint, gone;
+    uint32_t me, peer;
+    char data[8] = {0}, inbox[8];
+    limic_message message;
+    limic_loan loan;
+    const void *bytes;
+
+    options.threads = threads;
+    OK(limic_endpoint_open(&options, &endpoint));
+    OK(limic_endpoint_open(NULL, &gone));
+    OK(limic_address(gone, address, sizeof address));
+    OK(limic_connect(endpoint, address, sizeof address, &peer));
+    OK(limic_myself(endpoint, &me));
+    OK(limic_endpoint_close(gone));
+
+    for (int round = 0; round < 12; round++) {
+        limic_status status = LIMIC_STATUS_INIT;
+        int64_t timeout = round < 6 ? LIMIC_FOREVER : 1000000000;
+        int code = LIMIC_OK;
+        status.source = me;
+        switch (round % 6) {
+        case 0:
+        case 1:
+            code = limic_recv(endpoint, inbox, sizeof inbox, peer, 1, 0, &status);
+            break;
+        case 2:
+            code = limic_sendrecv(endpoint, data, sizeof data, me, 1, inbox, sizeof inbox, peer, 1,
+                                  0, &status);
+            break;
+        case 3:
+            code = limic_probe(endpoint, peer, 1, 0, timeout, &status);
+            break;
+        case 4:
+            code = limic_mprobe(endpoint, peer, 1, 0, timeout, &message, &status);
+            break;
+        default:
+            code = limic_loan_recv(endpoint, peer, 1, 0, timeout, &loan, &bytes, &status);
+        }
+        CHECK(code == LIMIC_ERR_PEER_FAILED);
+        CHECK(status.error == LIMIC_ERR_PEER_FAILED && status.source == peer);
+    }
+    OK(limic_endpoint_close(endpoint));
+}
+
 int main(void)
 {
     limic_endpoint hybrid, shm, small;
@@ -77,6 +126,10 @@ int main(void)
     GIVES(LIMIC_ERR_NOT_WORLD, limic_world_barrier(hybrid));
     GIVES(LIMIC_ERR_NOT_WORLD, limic_world_finalize(hybrid));
     GIVES(LIMIC_ERR_NOT_WORLD, limic_world_abort(hybrid, 1, "no"));
+
+    names_who_is_gone(LIMIC_THREADS_OWNER);
+    names_who_is_gone(LIMIC_THREADS_SERIALIZED);
+    names_who_is_gone(LIMIC_THREADS_MULTIPLE);
 
     /* Open and close, over and over: nothing is used up, and old handles stay void. */
     limic_endpoint first = shm;
