@@ -3,7 +3,8 @@
 //! `limic run -n 4 target/debug/examples/tokio`
 //!
 //! Requests borrow their endpoint and are not `Send`: the task that has them stays in its thread,
-//! as the `current_thread` runtime or a `LocalSet` sees to.
+//! as the `current_thread` runtime or a `LocalSet` sees to. One task at a time waits for the
+//! endpoint's descriptor.
 
 use std::error::Error;
 use std::os::fd::OwnedFd;

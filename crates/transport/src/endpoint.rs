@@ -143,6 +143,10 @@ pub trait Endpoint: RawEndpoint {
     /// loop of a runtime. Call [`arm`](Self::arm) before polling it, and
     /// [`progress`](Self::progress) afterwards.
     ///
+    /// One task polls at a time: `arm` takes away what the descriptor has told, and a second one
+    /// that polls would look around a quarter of a second later. Other calls may be made meanwhile;
+    /// they make the descriptor readable if they see to what it would tell.
+    ///
     /// ```
     /// use limic::{Endpoint, HybridEndpoint};
     /// use rustix::event::{PollFd, PollFlags, Timespec, poll};
