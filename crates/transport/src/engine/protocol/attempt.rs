@@ -127,7 +127,11 @@ pub(crate) unsafe fn attempt(cx: &mut Cx, message: &Message<'_>, turn: Turn) -> 
         }
         SendPlan::Record | SendPlan::Buffer | SendPlan::Fragments => {}
     }
-    if turn == Turn::Whole || plan == SendPlan::Record || pair.goes_in_record(len) {
+    // A slot of the shared ring holds less than a record: what needs a buffer there must not wait
+    // for those that other peers hold.
+    let in_slot = pair.out.fits(len, message.immediate) || !pool.holds_nothing(to);
+    let in_record = plan == SendPlan::Record || pair.goes_in_record(len);
+    if turn == Turn::Whole || (in_record && in_slot) {
         return Attempt::Waits;
     }
     // There may be room for its fragments.
