@@ -72,7 +72,9 @@ impl Matching {
     /// Takes a message out of the queue and the store: its sender is gone, or has cancelled.
     pub(crate) fn withdraw(&mut self, token: u32) -> Option<UnexpectedMessage> {
         self.unqueue(token);
-        self.unexpected.take(token)
+        let message = self.unexpected.take(token)?;
+        self.unexpected.forget_offer(&message);
+        Some(message)
     }
 
     /// Counts bytes and messages of a peer that wait, or do no longer. Over the budget, senders are

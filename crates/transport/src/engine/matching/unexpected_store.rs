@@ -1,6 +1,8 @@
 //! What is there of messages that came before their receive: the contents behind the unexpected
 //! queue.
 
+use std::collections::HashMap;
+
 use limic_matching::UnexpectedId;
 use limic_pools::arena::ArenaMessage;
 use limic_records::Offer;
@@ -59,6 +61,14 @@ impl UnexpectedMessage {
         self.envelope.status(self.len)
     }
 
+    /// Its sender, and the sender's id of it, if only an offer is here.
+    fn offer(&self) -> Option<(u32, u64)> {
+        match &self.body {
+            UnexpectedBody::Offered(offer) => Some((self.envelope.from, offer.send)),
+            _ => None,
+        }
+    }
+
     /// Whether the message can be received whatever becomes of its sender.
     pub(crate) fn is_here(&self) -> bool {
         match &self.body {
@@ -88,6 +98,9 @@ const SPARE_COUNT: usize = 64;
 pub(crate) struct UnexpectedStore {
     entries: Vec<Entry>,
     free: Vec<Slot>,
+    /// Offers, by their sender and its id of the send: one that is taken back is found among
+    /// however many messages.
+    offers: HashMap<(u32, u64), u32>,
     /// Buffers of delivered messages, to be used again; so a steady state does not allocate.
     spare: Vec<Vec<u8>>,
 }
@@ -97,6 +110,7 @@ impl UnexpectedStore {
         Self {
             entries: Vec::new(),
             free: Vec::new(),
+            offers: HashMap::new(),
             spare: Vec::new(),
         }
     }
@@ -196,8 +210,37 @@ impl UnexpectedStore {
     pub(crate) fn replace(&mut self, token: u32, body: UnexpectedBody) {
         let entry = self.entries.get_mut(token as usize);
         if let Some(message) = entry.and_then(|entry| entry.message.as_mut()) {
+            if let Some(offer) = message.offer() {
+                self.offers.remove(&offer);
+            }
             message.body = body;
         }
+    }
+
+    /// A message is an offer. False: there is no memory to find it when it is taken back.
+    pub(crate) fn note_offer(&mut self, token: u32) -> bool {
+        let offer = self.get(token).and_then(UnexpectedMessage::offer);
+        if self.offers.try_reserve(1).is_err() {
+            return false;
+        }
+        self.offers.extend(offer.map(|offer| (offer, token)));
+        true
+    }
+
+    /// A message is kept no longer. If a peer that breaks the rules has sent several offers under
+    /// one id, it cannot take back the others.
+    pub(crate) fn forget_offer(&mut self, message: &UnexpectedMessage) {
+        if let Some(offer) = message.offer() {
+            self.offers.remove(&offer);
+        }
+    }
+
+    /// An offer that nobody has claimed, by its sender and the sender's id of it.
+    pub(crate) fn offered(&self, from: u32, send: u64) -> Option<u32> {
+        let token = *self.offers.get(&(from, send))?;
+        let entry = self.entries.get(token as usize)?;
+        let offer = entry.message.as_ref()?.offer();
+        (!entry.claimed && offer == Some((from, send))).then_some(token)
     }
 
     /// The bytes of a message that comes in fragments.
@@ -210,7 +253,7 @@ impl UnexpectedStore {
     }
 
     /// Messages that fit a condition, of those that somebody has claimed or of the others. Linear:
-    /// failures and cancellation only.
+    /// failures, and the cancellation of what an endpoint sends itself.
     pub(crate) fn find(
         &self,
         claimed: bool,

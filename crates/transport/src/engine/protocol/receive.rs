@@ -62,6 +62,7 @@ fn receive_unkept(
     into: ReceiveBuffer,
 ) -> Posted {
     let here = message.is_here();
+    cx.matching.store().forget_offer(&message);
     let UnexpectedMessage {
         envelope,
         len,
@@ -380,7 +381,10 @@ pub(crate) fn on_ready_to_send(
                 len: offer.len,
                 body: UnexpectedBody::Offered(offer),
             };
-            unexpected::keep(cx, message)?;
+            let token = unexpected::keep(cx, message)?;
+            if !cx.matching.store().note_offer(token) {
+                return Err(unexpected::NO_MEMORY);
+            }
         }
     }
     Ok(())

@@ -14,7 +14,6 @@ use crate::counters::Event;
 use crate::engine::control::{autotune, counting, line_latency};
 use crate::engine::cx::Cx;
 use crate::engine::envelope::Envelope;
-use crate::engine::matching::unexpected_store::UnexpectedBody;
 use crate::engine::outbox;
 use crate::engine::peer::table::Channel;
 use crate::engine::protocol::{fragments, packets, regions, rma, send, split_copy, unexpected};
@@ -324,15 +323,8 @@ fn on_received(cx: &mut Cx, from: u32, id: u64, path: Path) {
 
 /// The sender takes an offer back: agreed if nobody has matched it.
 pub(crate) fn on_retract(cx: &mut Cx, from: u32, id: u64) {
-    let offered = cx.matching.store().find(false, |message| {
-        let offer = match message.body {
-            UnexpectedBody::Offered(offer) => offer.send,
-            _ => return false,
-        };
-        message.envelope.from == from && offer == id
-    });
     // A claimed message is matched, and not found.
-    let Some(token) = offered.first().copied() else {
+    let Some(token) = cx.matching.store().offered(from, id) else {
         return;
     };
     unexpected::withdraw(cx, token);

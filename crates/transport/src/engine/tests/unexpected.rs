@@ -4,11 +4,14 @@ use core::time::Duration;
 use std::time::Instant;
 
 use super::{
-    attach_both, meet, open_with, outcome, pending, post, post_receive, send, turn, until,
+    attach_both, meet, open_with, outcome, pending, post, post_receive, send, thread_time, turn,
+    until,
 };
 use crate::engine::Engine;
+use crate::engine::envelope::Envelope;
 use crate::engine::matching::Liveness;
-use crate::engine::protocol::receive;
+use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
+use crate::engine::protocol::{receive, rendezvous, unexpected};
 use crate::raw::{Inbox, Posted, Reserved};
 use crate::{Error, Peer, Selector, Tag};
 
@@ -183,4 +186,35 @@ fn a_peer_that_floods_the_ring_of_all_is_given_up() {
     });
     turn(&mut [&mut receiver, &mut other]);
     assert!(receiver.cx.peers.is_alive(of_other), "it has sent little");
+}
+
+#[test]
+fn an_offer_is_looked_for_no_longer_the_more_messages_wait() {
+    const FEW: u32 = 4000;
+    const MANY: u32 = 160_000;
+    let (mut receiver, _sender, of_sender, _) = meet(open(2), open(2));
+    let mut kept = 0;
+    let [few, many] = [FEW, MANY].map(|count| {
+        while kept < count {
+            let message = UnexpectedMessage {
+                envelope: Envelope::new(of_sender, 3),
+                len: 0,
+                body: UnexpectedBody::Bytes(Vec::new()),
+            };
+            unexpected::keep(&mut receiver.cx, message).expect("memory");
+            kept += 1;
+        }
+        let looks = (0..100).map(|_| {
+            let since = thread_time();
+            // None is offered.
+            (0..100).for_each(|send| rendezvous::on_retract(&mut receiver.cx, of_sender, send));
+            thread_time() - since
+        });
+        looks.min().expect("a look")
+    });
+    // A look at each would take forty times as long.
+    assert!(
+        many < few * 20,
+        "{many:?} among {MANY}, {few:?} among {FEW}"
+    );
 }
