@@ -10,7 +10,8 @@
 //!    that does not keep up.
 //! 3. Beyond twice that cap, a peer without a private ring in use fails, if it fills more than its
 //!    share: the shared ring is not to wait for one peer, since all others would too. All shares
-//!    together are half of the cap, so there is a bound of what all may take.
+//!    together are half of the cap, so there is a bound of what all may take. What a peer that has
+//!    gone left in its arenas is copied up to that bound, and lost beyond it.
 //!
 //! # What may wait for what
 //!
@@ -107,10 +108,10 @@ impl UnexpectedBound {
         self.over_budget && self.held > self.cap()
     }
 
-    /// Whether messages take more than any may.
+    /// Whether messages, and so many bytes more, take more than any may.
     #[must_use]
-    pub fn is_over_all(&self) -> bool {
-        self.held > self.cap().saturating_mul(2)
+    pub fn is_over_all(&self, more: u64) -> bool {
+        self.held.saturating_add(more) > self.cap().saturating_mul(2)
     }
 
     /// Whether the messages of a peer, which is one of so many, are to wait: together they are over
@@ -173,6 +174,6 @@ mod tests {
     fn without_a_limit_nobody_is_held_back() {
         let mut bound = UnexpectedBound::new(u64::MAX);
         fill(&mut bound, 0, 1 << 60);
-        assert!(!bound.is_over_share(0, 1) && !bound.is_over_all());
+        assert!(!bound.is_over_share(0, 1) && !bound.is_over_all(0));
     }
 }

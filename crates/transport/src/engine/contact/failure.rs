@@ -146,11 +146,14 @@ fn fail_operation(cx: &mut Cx, slot: u32, error: &Error) {
 }
 
 /// Messages in arenas that a peer had sent before it went are whole: they are copied while the
-/// arenas are still mapped. If this process lacked something for that, it says so when they are
-/// received.
+/// arenas are still mapped. If this process lacked something for that, or they are too much, it
+/// says so when they are received: a peer that breaks the rules may have sent the same bytes often.
 fn copy_out_loans(cx: &mut Cx, number: u32) {
     for (token, message) in cx.matching.store().in_arenas_of(number) {
-        if let Some(bytes) = arena_message::bytes_of(cx, token) {
+        if cx.matching.is_over_all(message.len) {
+            let why = "its sender is gone, and 32 times LIMIC_UNEXPECTED_BYTES are kept already";
+            unexpected::lose(cx, token, arena_message::lost(number, &message, why));
+        } else if let Some(bytes) = arena_message::bytes_of(cx, token) {
             budget::count_more(cx, number, bytes.len() as i64);
             let body = UnexpectedBody::Bytes(bytes);
             cx.matching.store().replace(token, body);

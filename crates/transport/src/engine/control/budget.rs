@@ -51,7 +51,7 @@ fn hold_back(cx: &mut Cx, from: u32) {
     let has_ring = cx.peers.get(from).is_some_and(|peer| peer.has_switched);
     if has_ring {
         cx.peers.notes.hold_back(from);
-    } else if cx.matching.is_over_all() {
+    } else if cx.matching.is_over_all(0) {
         cx.peers.violated(
             from,
             "more messages than memory is given to (LIMIC_UNEXPECTED_BYTES), before their receives",

@@ -113,9 +113,10 @@ impl Matching {
         self.bound.is_over_cap()
     }
 
-    /// Whether they take so much that a peer that cannot be held back is given up.
-    pub(crate) fn is_over_all(&self) -> bool {
-        self.bound.is_over_all()
+    /// Whether they would take, with so many bytes more, so much that a peer that cannot be held
+    /// back is given up.
+    pub(crate) fn is_over_all(&self, more: u64) -> bool {
+        self.bound.is_over_all(more)
     }
 
     /// Whether the messages of a peer, which is one of so many, are to wait where they are.

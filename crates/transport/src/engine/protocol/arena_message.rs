@@ -236,8 +236,13 @@ fn arena_error(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Error {
 /// Why a message cannot be had, if that is for something that this process lacks.
 pub(crate) fn shortage(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Option<Error> {
     let why = cx.peers.pair(from)?.arenas.why_missed(message)?;
+    Some(lost(from, message, &why))
+}
+
+/// A message is lost for want of memory.
+pub(crate) fn lost(from: u32, message: &ArenaMessage, why: &str) -> Error {
     let (len, from) = (message.len, Peer(from));
-    Some(Error::NoMemory(format!(
+    Error::NoMemory(format!(
         "a message of {len} bytes from {from} is lost: {why}"
-    )))
+    ))
 }

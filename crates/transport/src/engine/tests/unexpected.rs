@@ -3,14 +3,18 @@
 use core::time::Duration;
 use std::time::Instant;
 
+use limic_pools::arena::ArenaMessage;
+use limic_records::{self as frame, ControlRecord};
+
 use super::{
-    attach_both, meet, open_with, outcome, pending, post, post_receive, send, thread_time, turn,
-    until,
+    attach_both, give_up, meet, open_with, outcome, pending, post, post_receive, send, thread_time,
+    turn, until,
 };
 use crate::engine::Engine;
 use crate::engine::envelope::Envelope;
 use crate::engine::matching::Liveness;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
+use crate::engine::outbox;
 use crate::engine::protocol::{receive, rendezvous, unexpected};
 use crate::raw::{Inbox, Posted, Reserved};
 use crate::{Error, Peer, Selector, Tag};
@@ -186,6 +190,45 @@ fn a_peer_that_floods_the_ring_of_all_is_given_up() {
     });
     turn(&mut [&mut receiver, &mut other]);
     assert!(receiver.cx.peers.is_alive(of_other), "it has sent little");
+}
+
+/// It has sent the same bytes many times, which an honest one does not.
+#[test]
+fn what_a_peer_left_in_its_arena_takes_no_more_than_messages_may() {
+    const LEN: usize = CAP as usize;
+    const TIMES: usize = 50;
+    let (mut receiver, mut sender, of_sender, at_sender) = meet(open(2), open(2));
+    let loan = sender.borrow_loan(LEN).expect("a loan");
+    let sent = sender.post_loan(at_sender, 3, loan, LEN);
+    assert!(matches!(sent, Ok(Posted::Done(Ok(_)))), "{sent:?}");
+    let message = ArenaMessage {
+        arena: 0,
+        offset: 0,
+        len: LEN as u64,
+        flag: 0,
+        generation: 0,
+        send_ahead: None,
+    };
+    for _ in 1..TIMES {
+        let record = ControlRecord::message(frame::ARENA, 3, None, message.encode());
+        outbox::control(&mut sender.cx, at_sender, record);
+    }
+    until(&mut [&mut receiver, &mut sender], |engines| {
+        engines[0].cx.matching.kept() == TIMES as u32
+    });
+    give_up(&mut receiver, of_sender);
+    assert!(receiver.cx.counters.unexpected_bytes() <= 2 * CAP);
+    let outcomes = [(); TIMES].map(|()| {
+        // SAFETY: no room.
+        let posted = unsafe { post_receive(&mut receiver, (Peer(of_sender), 3), &mut []) };
+        let Posted::Done(outcome) = posted else {
+            panic!("it has come");
+        };
+        outcome.expect_err("too long, or lost").to_string()
+    });
+    let lost = outcomes.iter();
+    let lost = lost.filter(|why| why.contains("LIMIC_UNEXPECTED_BYTES"));
+    assert_eq!(lost.count(), TIMES - 1, "{outcomes:?}");
 }
 
 #[test]
