@@ -168,13 +168,16 @@ impl Own {
         Ok((made(spare.0)?, made(spare.1)?))
     }
 
-    /// Takes an exposure out of the list; the caller lets it go.
-    fn remove(&self, handle: u64) -> Option<(Node, Arc<Exposure>)> {
+    fn find(&self, handle: u64) -> Option<Arc<Exposure>> {
+        self.list.lock().tree.get(&handle).cloned()
+    }
+
+    /// Takes an exposure out of the list. Gives what held it, which the caller lets go.
+    fn remove(&self, handle: u64) -> Option<Node> {
         let mut list = self.list.lock();
-        let exposure = list.tree.get(&handle)?.clone();
         let node = list.tree.remove_node(&handle)?;
         list.count -= 1;
-        Some((node, exposure))
+        Some(node)
     }
 
     /// Keeps what held an exposure for the next one. The caller holds no lock, since the exposure
@@ -191,12 +194,13 @@ impl Own {
     /// Ends them all.
     pub(crate) fn end(&self, all: &Exposures) {
         loop {
-            let first = self.list.lock().tree.keys().next().copied();
-            let Some((_, exposure)) = first.and_then(|handle| self.remove(handle)) else {
+            let first = self.list.lock().tree.values().next().cloned();
+            let Some(exposure) = first else {
                 return;
             };
             drop(all.remove(exposure.handle));
             exposure.held.shut();
+            drop(self.remove(exposure.handle));
             ffi::resched();
         }
     }
@@ -278,19 +282,20 @@ impl Session {
         Ok(())
     }
 
-    /// Takes back an exposure whose handle did not reach user space.
-    pub(crate) fn unexpose(&self, handle: u64) {
-        if let Some((node, exposure)) = self.own().remove(handle) {
-            self.close(node, &exposure);
-        }
-    }
-
-    /// Ends an exposure that was taken out of the session's list. When it returns, nobody is
-    /// inside, and nothing is pinned for it.
-    fn close(&self, own: Node, exposure: &Exposure) {
-        let all = self.exposures().remove(exposure.handle);
+    /// Ends an exposure of this session. False if there is none of this handle, or not any more:
+    /// then nobody is inside either.
+    pub(crate) fn unexpose(&self, handle: u64) -> bool {
+        // No peer finds it any more, but it stays in this list until none is inside: another thread
+        // that ends it meanwhile waits too.
+        let Some(exposure) = self.own().find(handle) else {
+            return false;
+        };
+        let all = self.exposures().remove(handle);
         exposure.held.shut();
-        self.own().recycle([Some(own), all]);
+        let own = self.own().remove(handle);
+        let found = own.is_some();
+        self.own().recycle([own, all]);
+        found
     }
 
     fn audience(&self, arg: &abi::Expose) -> Result<Audience> {
@@ -349,8 +354,8 @@ impl Session {
         if once {
             // It has had its copy.
             drop(self.exposures().remove(exposure.handle));
-            drop(exposure.owner.remove(exposure.handle));
             exposure.held.shut();
+            drop(exposure.owner.remove(exposure.handle));
         }
         drop(exposure);
         count(Event::Copies, 1);
@@ -374,8 +379,9 @@ impl Session {
     pub(crate) fn revoke(&self, arg: &abi::Revoke) -> Result {
         abi::check(0, 0, &[arg.reserved])?;
         self.id()?;
-        let (node, exposure) = self.own().remove(arg.handle).ok_or(ENOENT)?;
-        self.close(node, &exposure);
-        Ok(())
+        match self.unexpose(arg.handle) {
+            true => Ok(()),
+            false => Err(ENOENT),
+        }
     }
 }

@@ -344,7 +344,8 @@ struct limic_copy {
  * peer's page faults.
  *
  * ENOENT: not an exposure of this session (any more), as after a LIMIC_EXPOSE_ONCE was used up and
- * its copy is over.
+ * its copy is over, or after another thread or the module has ended it. Then, too, no peer touches
+ * the buffer any more.
  */
 struct limic_revoke {
 	__aligned_u64 handle;		/* in */

@@ -1,5 +1,7 @@
 //! What its owner ends, though others hold it: a session that another process has a descriptor of,
-//! and a request that has met its other side.
+//! a request that has met its other side, and a buffer that a peer copies.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use limic_module_tests::abi::{
     self, CANCEL_FORCE, COPY_READ, DONE, EXPOSE_READ, MEMBER_CLOSED, MEMBER_PRESENT, PENDING,
@@ -11,6 +13,8 @@ use limic_module_tests::{
 
 const LEN: usize = 40 * PAGE;
 const STALE: Result<(), Errno> = Err(Errno(libc::ESTALE));
+/// What no peer may see.
+const SECRET: u8 = 0xee;
 const TOO_LATE: Result<(), Errno> = Err(Errno(libc::EALREADY));
 
 /// Memory of which only the first half is there; whoever comes to the second sleeps.
@@ -71,7 +75,6 @@ fn a_receive_is_taken_back_by_force_from_a_sender_that_copies() {
 #[test]
 fn a_send_is_taken_back_by_force_from_a_receiver_that_copies() {
     guest_test(|| {
-        const SECRET: u8 = 0xee;
         let token = token();
         let (mine, other) = (Session::member(token, 0), Session::member(token, 1));
         let mut memory = Memory::new(LEN);
@@ -228,4 +231,91 @@ fn an_end_waits_for_no_thread_of_the_process_and_lets_none_begin_a_call() {
 
 fn state_after(session: &Session) -> Result<(), Errno> {
     session.call(abi::MEMBER, &mut abi::Member::default())
+}
+
+/// A buffer that a peer copies all the time.
+struct Copied {
+    memory: Memory,
+    handle: AtomicU64,
+    copies: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Copied {
+    /// Has the peer copy while `rounds` exposes the buffer and ends that, many times.
+    fn beside(peer: &Session, rounds: impl FnOnce(&Self)) {
+        // Each copy is of more than one piece that nobody interrupts.
+        let mut memory = Memory::new(64 * PAGE);
+        memory.fill(1);
+        let copied = Self {
+            memory,
+            handle: AtomicU64::new(0),
+            copies: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| copied.copy(peer));
+            rounds(&copied);
+            copied.stop.store(true, Relaxed);
+        });
+    }
+
+    fn copy(&self, peer: &Session) {
+        let other = Memory::new(self.memory.len());
+        while !self.stop.load(Relaxed) {
+            let handle = self.handle.load(Relaxed);
+            let (_, copied) = peer.copy(handle, 0, &[other.piece()], COPY_READ);
+            let mut first = other.iter().step_by(PAGE);
+            assert!(first.all(|byte| *byte != SECRET), "it was over");
+            self.copies.fetch_add(u64::from(copied.is_ok()), Relaxed);
+        }
+    }
+
+    /// It is exposed under this handle: waits until it was copied.
+    fn is_exposed(&self, handle: u64) {
+        let before = self.copies.load(Relaxed);
+        self.handle.store(handle, Relaxed);
+        wait_for("a copy", || self.copies.load(Relaxed) > before);
+    }
+
+    /// Writes into each page.
+    fn write(&self, byte: u8) {
+        for at in (0..self.memory.len()).step_by(PAGE) {
+            // SAFETY: within the memory, to which no reference is in use.
+            unsafe { self.memory.pointer().add(at).write_volatile(byte) };
+        }
+    }
+}
+
+#[test]
+fn an_exposure_that_two_threads_end_is_over_for_either() {
+    guest_test(|| {
+        let (owner, peer) = (Session::primitives(), Session::primitives());
+        Copied::beside(&peer, |copied| {
+            for _ in 0..200 {
+                let piece = [copied.memory.piece()];
+                let handle = owner.expose(&piece, EXPOSE_READ, To::Session(peer.id));
+                let handle = handle.expect("expose");
+                copied.is_exposed(handle);
+                let begun = AtomicBool::new(false);
+                let revoke = || {
+                    begun.store(true, Relaxed);
+                    let revoked = owner.revoke(handle);
+                    copied.write(SECRET);
+                    revoked
+                };
+                let both = std::thread::scope(|scope| {
+                    let second = scope.spawn(|| {
+                        while !begun.load(Relaxed) {
+                            std::hint::spin_loop();
+                        }
+                        revoke()
+                    });
+                    [revoke(), second.join().expect("no panic")]
+                });
+                assert_eq!(both.iter().filter(|revoked| revoked.is_ok()).count(), 1);
+                copied.write(1);
+            }
+        });
+    });
 }
