@@ -163,6 +163,16 @@ impl Events {
         self.tell(&self.shown.header().completions);
     }
 
+    /// A slot is free by a call of its own session, which need not be told; but other threads may
+    /// sleep until then. The caller has changed the slot under its lock, and holds no lock now.
+    pub(crate) fn freed(&self) {
+        // Relaxed: who sleeps is counted before it looks at the slot, under the same lock. It sees
+        // the change there, or had the lock before us, and its count shows here.
+        if self.sleepers.load(Relaxed) > 0 {
+            self.wake_all();
+        }
+    }
+
     /// A message joined the unexpected queue.
     pub(crate) fn arrived(&self) {
         self.tell(&self.shown.header().arrivals);
@@ -191,16 +201,20 @@ impl Events {
     }
 
     fn tell(&self, counter: &Atomic<u32>) {
-        // Full: pairs with the one in `watch` and `poll`. Either the sleeper sees this count, or we
-        // see the sleeper.
+        // Full: pairs with the one in `sleep` and `poll_wake`. Either the sleeper sees this count,
+        // or we see the sleeper.
         counter.fetch_add(1, Full);
         self.news.store(true, Relaxed);
         kernel::sync::barrier::smp_mb();
         if self.sleepers.load(Relaxed) > 0 || self.polled.load(Relaxed) {
-            // Who looked before us sleeps by the time we have the lock.
-            drop(self.lock.lock());
-            self.wake.notify_all();
+            self.wake_all();
         }
+    }
+
+    fn wake_all(&self) {
+        // Who looked before us sleeps by the time we have the lock.
+        drop(self.lock.lock());
+        self.wake.notify_all();
     }
 
     /// What happened until now is known.

@@ -125,6 +125,8 @@ impl Request {
         drop(inner);
         if by_other {
             self.events.completed();
+        } else {
+            self.events.freed();
         }
     }
 
@@ -149,6 +151,8 @@ impl Request {
         let mut inner = self.inner.lock();
         inner.phase = Phase::Done;
         self.events.show_done(self.number, inner.cookie, outcome);
+        drop(inner);
+        self.events.freed();
         true
     }
 
@@ -304,6 +308,8 @@ impl Drop for Claim<'_> {
         let mut inner = self.request.inner.lock();
         if inner.phase == Phase::Busy && inner.claims == self.number {
             inner.phase = self.before;
+            drop(inner);
+            self.request.events.freed();
         }
     }
 }

@@ -142,3 +142,17 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+/// Waits until a process, or a thread by its number, sleeps in an ioctl.
+pub fn sleeps_in_ioctl(pid: libc::pid_t) {
+    wait_for("a sleep in an ioctl", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let asleep = stat
+            .rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.starts_with(" S"));
+        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall"));
+        // Without /proc/PID/syscall in the kernel, being asleep has to do.
+        asleep && call.map_or(true, |call| call.starts_with("16 "))
+    });
+}

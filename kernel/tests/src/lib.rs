@@ -19,7 +19,7 @@ mod pattern;
 mod requests;
 mod session;
 
-pub use child::{Child, Line, signal, wait_for};
+pub use child::{Child, Line, signal, sleeps_in_ioctl, wait_for};
 pub use fault::Fault;
 pub use latches::Latches;
 pub use ledger::{Ledger, gauge};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use limic_module_tests::abi::{COPY_READ, DONE, EXPOSE_READ, EXPOSE_WRITE, PENDING};
 use limic_module_tests::{
-    Child, Errno, Memory, PAGE, Session, To, check, guest_test, signal, token, wait_for,
+    Child, Errno, Memory, PAGE, Session, To, check, guest_test, signal, sleeps_in_ioctl, token,
 };
 
 const LEN: usize = 40 * PAGE;
@@ -153,20 +153,6 @@ fn signals_end_a_wait_once_or_let_it_go_on() {
                 child.kill();
             }
         }
-    });
-}
-
-/// Waits until a thread of the process sleeps in an ioctl.
-fn sleeps_in_ioctl(pid: libc::pid_t) {
-    wait_for("a process asleep in ioctl", || {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let asleep = stat
-            .rsplit(')')
-            .next()
-            .is_some_and(|rest| rest.starts_with(" S"));
-        let call = std::fs::read_to_string(format!("/proc/{pid}/syscall"));
-        // Without /proc/PID/syscall in the kernel, being asleep has to do.
-        asleep && call.map_or(true, |call| call.starts_with("16 "))
     });
 }
 
