@@ -177,9 +177,10 @@ impl Request {
     /// Its session goes: it leaves its queue, nobody touches its memory any more, and it is
     /// forgotten.
     ///
-    /// Calls of the other side may still be on their way to complete it, and do no harm.
+    /// Calls of the other side that are on their way to complete it find another claim's number.
     pub(crate) fn abandon(&self) {
         let mut inner = self.inner.lock();
+        inner.claims = inner.claims.wrapping_add(1);
         let (held, place) = (inner.held.take(), inner.place.take());
         drop(inner);
         if let Some(Place::Message(mailbox, name)) = &place {

@@ -199,6 +199,30 @@ fn a_session_ends_though_a_child_holds_it() {
 }
 
 #[test]
+fn a_request_that_is_forgotten_stays_as_it_is_though_the_other_side_copies() {
+    guest_test(|| {
+        let token = token();
+        let (mine, other) = (Session::member(token, 0), Session::member(token, 1));
+        let memory = Memory::new(LEN);
+        let (source, mut fault) = half(1);
+        assert_eq!(mine.recv(&[memory.piece()], 1, 1, 0), Ok(PENDING));
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| other.send(&[source.piece()], 0, 1, 0));
+            let page = fault.touched();
+            assert_eq!(mine.end(), Ok(()));
+            assert_eq!(gauge("pinned_pages"), 0);
+            let completions = mine.header().completions;
+            fault.release(page);
+            drop(fault);
+            assert_eq!(sender.join().expect("no panic"), Ok(DONE));
+            assert_eq!(other.status(0).error, -libc::EPIPE);
+            assert_eq!(mine.status(0).state, PENDING);
+            assert_eq!(mine.header().completions, completions);
+        });
+    });
+}
+
+#[test]
 fn an_end_waits_for_no_thread_of_the_process_and_lets_none_begin_a_call() {
     guest_test(|| {
         let (mine, peer) = (Session::member(token(), 0), Session::primitives());
