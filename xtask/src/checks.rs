@@ -63,7 +63,8 @@ pub(crate) fn settings() -> Result<(), Failure> {
 /// and regions. The rest needs memfds and sockets, which Miri does not have.
 const OWNERS: [&str; 3] = ["owners::", "engine::request::", "engine::regions::"];
 
-/// Matching, records, the rings and pools on heap memory, and the owners of buffers, under Miri.
+/// Matching, records, the rings and pools on heap memory, the words that the kernel module shows,
+/// and the owners of buffers, under Miri.
 pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {
     if let Err(why) = optional::miri() {
         summary.skip_check(&format!("Miri: {why}"));
@@ -84,7 +85,17 @@ pub(crate) fn miri(summary: &mut Summary) -> Result<(), Failure> {
     let owners = [&["-p", "limic", "--lib", "--"], &OWNERS[..]].concat();
     // Miri runs all threads of a program in one.
     let jobs: [&[&str]; 4] = [
-        &["-p", "limic-shm", "--lib", "--", "ring::", "bytes::"],
+        &[
+            "-p",
+            "limic-shm",
+            "-p",
+            "limic-copy",
+            "--lib",
+            "--",
+            "ring::",
+            "bytes::",
+            "kmod::status::",
+        ],
         &[
             "-p",
             "limic-matching",

@@ -202,7 +202,7 @@ impl Events {
 
     fn tell(&self, counter: &Atomic<u32>) {
         // Full: pairs with the one in `sleep` and `poll_wake`. Either the sleeper sees this count,
-        // or we see the sleeper.
+        // or we see the sleeper. Also release: pairs with the acquire of user space.
         counter.fetch_add(1, Full);
         self.news.store(true, Relaxed);
         kernel::sync::barrier::smp_mb();

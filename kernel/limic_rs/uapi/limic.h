@@ -137,7 +137,9 @@ struct limic_hello {
  * no further one begins, and the session is still to be ended: call again.
  */
 
-/* The first 64 bytes of the mapping. The counters wrap. */
+/* The first 64 bytes of the mapping. The counters wrap; each is written (release) behind what it
+ * counts, so read it first (acquire).
+ */
 struct limic_status_header {
 	__u32 version;
 	__u32 slots;

@@ -290,7 +290,7 @@ unsafe impl Call for Wait {
 }
 
 /// `struct limic_status_header`: what the module counts for a session, in memory that it maps.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct StatusHeader {
     pub(crate) version: AtomicU32,
@@ -303,7 +303,7 @@ pub(crate) struct StatusHeader {
 }
 
 /// `struct limic_status`: one slot, behind the header.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct SlotStatus {
     pub(crate) state: AtomicU32,
