@@ -93,6 +93,8 @@ pub enum RefusalReason {
     NoModule,
     /// `/dev/limic` is there, but this user may not open it.
     DevicePermission,
+    /// The process, or the system, has no descriptor left for `/dev/limic`.
+    NoDescriptor,
     /// The module speaks another version of the interface.
     ModuleVersion {
         /// The module's; 0 if it did not understand the question.
@@ -174,6 +176,7 @@ impl RefusalReason {
             Self::DevicePermission => {
                 "become a member of the group that /dev/limic belongs to (its udev rule names it), and log in anew"
             }
+            Self::NoDescriptor => "close some, or raise the limit of open files (ulimit -n)",
             Self::ModuleVersion { .. } => {
                 "load the kernel module that belongs to this version of limic"
             }
@@ -248,6 +251,7 @@ impl fmt::Display for RefusalReason {
             Self::Errno => write!(f, "process_vm_readv failed"),
             Self::NoModule => write!(f, "there is no /dev/limic"),
             Self::DevicePermission => write!(f, "/dev/limic may not be opened by this user"),
+            Self::NoDescriptor => write!(f, "no descriptor is free for /dev/limic"),
             Self::ModuleVersion { theirs: 0, ours } => {
                 write!(f, "/dev/limic does not speak version {ours}")
             }

@@ -51,6 +51,7 @@ impl Session {
                 let reason = match errno {
                     libc::ENOENT | libc::ENXIO | libc::ENODEV => RefusalReason::NoModule,
                     libc::EACCES | libc::EPERM => RefusalReason::DevicePermission,
+                    libc::EMFILE | libc::ENFILE => RefusalReason::NoDescriptor,
                     _ => RefusalReason::Module,
                 };
                 Refused {

@@ -5,8 +5,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 
-use limic_copy::{Cma, CmaPeer, ProbeWord, RemoteRange, explain};
+use limic_copy::{Cma, CmaPeer, Kmod, ProbeWord, RemoteRange, explain};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 const ROLE: &str = "LIMIC_COPY_TEST_ROLE";
 /// Before each line that is for the parent; the harness prints others.
@@ -171,6 +172,15 @@ fn peer_process() {
         "buffer" => buffer(arguments.parse().unwrap()),
         "half" => half(),
         "probe" => probe(&numbers(arguments)),
+        "device" => {
+            // No descriptor may be opened any more.
+            let none = Rlimit {
+                current: Some(0),
+                maximum: Some(0),
+            };
+            setrlimit(Resource::Nofile, none).unwrap();
+            say(Kmod::open().unwrap_err());
+        }
         "filtered" => {
             crate::refusals::forbid_process_vm();
             say(explain());

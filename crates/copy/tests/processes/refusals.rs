@@ -85,6 +85,13 @@ fn verdict(test: &str, identity: Identity, uid: libc::uid_t) -> Option<(String, 
 }
 
 #[test]
+fn a_device_for_which_no_descriptor_is_free_says_so() {
+    let text = Peer::start("device").line();
+    let wanted = "EMFILE, no descriptor is free for /dev/limic: close some";
+    assert!(text.starts_with(wanted), "{text}");
+}
+
+#[test]
 fn another_user_is_named() {
     for dumpable in [true, false] {
         let identity = Identity {
