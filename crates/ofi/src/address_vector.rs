@@ -8,7 +8,7 @@ mod written;
 use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
 use std::collections::hash_map::Entry::Occupied;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -38,7 +38,7 @@ pub(crate) struct AddressVector {
     /// Whom each position stands for: a service until somebody has asked for it.
     entries: RefCell<Vec<Option<Name>>>,
     /// Positions that nobody has any more.
-    free: RefCell<VecDeque<usize>>,
+    free: RefCell<BTreeSet<usize>>,
     /// What the application calls each position, where it chose that itself.
     chosen: RefCell<HashMap<fi_addr_t, fi_addr_t>>,
     /// Those whose address is unknown.
@@ -162,8 +162,9 @@ impl AddressVector {
 
     fn enter(&self, name: Name) -> fi_addr_t {
         let mut entries = self.entries.borrow_mut();
-        // The oldest of those that were given back: endpoints have forgotten who stood there.
-        let free = self.free.borrow_mut().pop_front();
+        // The lowest one (fi_av(3)): whoever passes no room for positions counts on that. Endpoints
+        // have forgotten who stood there.
+        let free = self.free.borrow_mut().pop_first();
         let place = free.unwrap_or(entries.len());
         let at = place as fi_addr_t;
         match &name {
@@ -187,7 +188,7 @@ impl AddressVector {
         let Some(name) = place.and_then(Option::take) else {
             return false;
         };
-        self.free.borrow_mut().push_back(at as usize);
+        self.free.borrow_mut().insert(at as usize);
         self.domain
             .for_each_endpoint(|endpoint| endpoint.forget_address(self, at));
         self.chosen.borrow_mut().remove(&at);
