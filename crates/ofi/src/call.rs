@@ -123,6 +123,12 @@ impl CallFlags {
         Self::checked(flags, STARTING)
     }
 
+    /// The same, of one whose target reports nothing, so that it takes no data.
+    #[inline(always)]
+    pub(crate) fn operating(flags: u64) -> Result<Self, i32> {
+        Self::checked(flags, STARTING & !FI_REMOTE_CQ_DATA)
+    }
+
     /// A call that receives.
     #[inline(always)]
     pub(crate) fn receiving(flags: u64) -> Result<Self, i32> {

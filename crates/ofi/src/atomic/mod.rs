@@ -172,17 +172,17 @@ fn operand(message: &fi_msg_atomic) -> Bytes {
 }
 
 c_call! { call: writemsg(message: &fi_msg_atomic, flags: u64)
-= CallFlags::starting(flags)?, said(message)?, Arrays::change(operand(message)) }
+= CallFlags::operating(flags)?, said(message)?, Arrays::change(operand(message)) }
 
 c_call! { call: readwritemsg(
     message: &fi_msg_atomic, result: *mut fi_ioc, _: *mut *mut c_void, result_count: usize,
     flags: u64
-) = CallFlags::starting(flags)?, said(message)?,
+) = CallFlags::operating(flags)?, said(message)?,
     Arrays::fetch(operand(message), pieces(result, result_count)) }
 
 c_call! { call: compwritemsg(
     message: &fi_msg_atomic, compare: *const fi_ioc, _: *mut *mut c_void, compare_count: usize,
     result: *mut fi_ioc, _: *mut *mut c_void, result_count: usize, flags: u64
-) = CallFlags::starting(flags)?, said(message)?, Arrays::compare(
+) = CallFlags::operating(flags)?, said(message)?, Arrays::compare(
     operand(message), pieces(compare, compare_count), pieces(result, result_count)
 ) }

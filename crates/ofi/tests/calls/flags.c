@@ -25,6 +25,8 @@ static void flags_of_single_calls(void)
         CHECK(fi_writemsg(ep, &access, FI_COMPLETION | beyond[i]) == -FI_EBADFLAGS);
         CHECK(fi_atomicmsg(ep, &atomic, FI_COMPLETION | beyond[i]) == -FI_EBADFLAGS);
     }
+    /* Nobody would be told the data of an atomic operation. */
+    CHECK(fi_atomicmsg(ep, &atomic, FI_COMPLETION | FI_REMOTE_CQ_DATA) == -FI_EBADFLAGS);
     OK(fi_tsendmsg(ep, &tagged, FI_COMPLETION | FI_MORE));
     CHECK(completion().op_context == &contexts[0]);
     tagged.msg_iov = &room;
