@@ -2,10 +2,11 @@
 
 use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use limic::raw::{OneSided, RawSliceMut};
-use limic::{Access, Error, RegionId};
+use limic::{Access, Error, HybridEndpoint, RegionId};
 
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
@@ -46,9 +47,27 @@ pub(crate) struct Region {
     over: Cell<bool>,
     /// Where it is exposed: number of the endpoint, and its name there.
     exposed: RefCell<Vec<(u16, RegionId)>>,
-    /// A peer was in the middle of an access through an endpoint that is closed: nobody learns when
-    /// that is over.
-    lost: Cell<bool>,
+    /// Where a peer was in the middle of an access when the endpoint was closed.
+    left: RefCell<Vec<Left>>,
+}
+
+/// What a closed endpoint has left exposed.
+struct Left {
+    /// Its number, which another one may have after it.
+    number: u16,
+    id: RegionId,
+    /// It is asked whether that is over, once it is closed.
+    limic: Option<Rc<HybridEndpoint>>,
+}
+
+impl Left {
+    fn is_in_use(&self) -> bool {
+        let revoked = self.limic.as_ref().map(|limic| limic.try_revoke(self.id));
+        matches!(
+            revoked,
+            None | Some(Ok(None) | Err(Error::RegionInUse { .. }))
+        )
+    }
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -73,7 +92,8 @@ impl Region {
         let known = |exposed: &[(u16, RegionId)]| {
             exposed.iter().any(|(number, _)| *number == endpoint.number)
         };
-        if !(self.access.read || self.access.write) || known(&self.exposed.borrow()) {
+        let reached = (self.access.read || self.access.write) && !self.over.get();
+        if !reached || known(&self.exposed.borrow()) {
             return Ok(());
         }
         let key = limic_key(self.key);
@@ -101,16 +121,28 @@ impl Region {
         }
     }
 
-    /// Waits for accesses under way through an endpoint that is to be closed. Afterwards nobody can
-    /// ask a peer that is stopped in the middle of one.
+    /// Waits for accesses under way through an endpoint that is to be closed.
     pub(crate) fn forget(&self, endpoint: &Endpoint) {
         self.exposed.borrow_mut().retain(|(at, id)| {
             let here = *at == endpoint.number;
             if here && is_in_use(endpoint, *id) {
-                self.lost.set(true);
+                self.left.borrow_mut().push(Left {
+                    number: *at,
+                    id: *id,
+                    limic: None,
+                });
             }
             !here
         });
+    }
+
+    /// An endpoint is closed, and no other one has its number yet.
+    pub(crate) fn is_left_by(&self, number: u16, limic: &Rc<HybridEndpoint>) {
+        let mut left = self.left.borrow_mut();
+        let here = left.iter_mut().filter(|left| left.number == number);
+        for left in here.filter(|left| left.limic.is_none()) {
+            left.limic = Some(Rc::clone(limic));
+        }
     }
 
     /// Where `len` bytes at a peer's offset lie, if such an access is allowed.
@@ -136,8 +168,9 @@ impl Region {
         self.domain.for_each_endpoint(|endpoint| {
             exposed.retain(|(at, id)| *at != endpoint.number || is_in_use(endpoint, *id));
         });
-        // Those of closed endpoints are forgotten already.
-        let over = exposed.is_empty() && !self.lost.get();
+        let mut left = self.left.borrow_mut();
+        left.retain(Left::is_in_use);
+        let over = exposed.is_empty() && left.is_empty();
         over.then_some(()).ok_or(FI_EBUSY)
     }
 }
@@ -214,7 +247,7 @@ unsafe fn register(domain: *mut fid, asked: &Asked, region: *mut *mut fid_mr) ->
         origin: if basic { asked.start.addr() as u64 } else { 0 },
         over: Cell::new(false),
         exposed: RefCell::default(),
-        lost: Cell::new(false),
+        left: RefCell::default(),
     });
     let mut exposed = Ok(());
     domain.for_each_endpoint(|endpoint| {

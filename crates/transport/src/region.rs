@@ -102,7 +102,7 @@ impl<E: Endpoint> Drop for Region<'_, E> {
         if self.revoked {
             return;
         }
-        // Of a closed endpoint there is nothing to revoke.
+        // Of a closed endpoint there is nothing to revoke, but for what a peer still accesses.
         if let Err(error @ Error::RegionInUse { .. }) = self.endpoint.revoke(self.id) {
             warning::say(&format!(
                 "a region of {} bytes is dropped: {error}",

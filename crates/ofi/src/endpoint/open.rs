@@ -3,6 +3,7 @@
 use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
 use core::slice;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use limic::raw::Runtime;
@@ -240,7 +241,12 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         }
         // SAFETY: as above. Nothing else ever holds an endpoint.
         let object = unsafe { object::take_back::<Endpoint>(fid) };
-        drop(object);
+        if let Some(Endpoint { limic, number, .. }) = object {
+            let limic = Rc::new(limic);
+            for region in domain.regions.borrow().values() {
+                region.is_left_by(number, &limic);
+            }
+        }
         drop(turn);
         Ok(())
     })

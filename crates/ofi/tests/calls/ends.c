@@ -188,7 +188,7 @@ void stopped(pid_t child)
     meet();
 }
 
-/* As before, but the endpoint is closed first: then nobody learns when the write is over. */
+/* As before, but the endpoint is closed first. The region is given back when the other one ends. */
 void abandoned(pid_t child)
 {
     static char others[8];
@@ -202,7 +202,24 @@ void abandoned(pid_t child)
     OK(fi_close(&ep->fid));
     CHECK(fi_close(&region->fid) == -FI_EBUSY);
     OK(fi_close(&unused->fid));
+    /* Its successor has its number, and not the region that is being closed. */
+    struct fid_ep *next = open_end(info, NULL);
+    char name[64];
+    size_t len = sizeof name;
+    fi_addr_t itself;
+    OK(fi_getname(&next->fid, name, &len));
+    CHECK(fi_av_insert(av, name, 1, &itself, 0, NULL) == 1);
+    RETRY(fi_read(next, others, 1, NULL, itself, 0, REGION_KEY, &contexts[0]));
+    CHECK(failure().err == FI_EKEYREJECTED);
+    CHECK(fi_close(&region->fid) == -FI_EBUSY);
+    OK(fi_close(&next->fid));
+    CHECK(fi_close(&region->fid) == -FI_EBUSY);
     kill(child, SIGKILL);
+    int closed;
+    while ((closed = fi_close(&region->fid)) == -FI_EBUSY)
+        usleep(1000);
+    OK(closed);
+    free(bytes);
 }
 
 /* From then on the second process sends ahead: the first one has been idle between its messages. */

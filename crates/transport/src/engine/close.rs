@@ -4,7 +4,7 @@ use limic_shm::system::Instant;
 
 use super::contact::{accept, connections, failure, stop_writer};
 use super::cx::Cx;
-use super::protocol::{cancel, loopback};
+use super::protocol::{cancel, loopback, regions};
 use crate::counters;
 use crate::error::PeerFailure;
 
@@ -41,7 +41,10 @@ pub(crate) fn end(cx: &mut Cx) {
     }
     // A peer may still be copying from or into what is left: never free that.
     cx.requests.leak_abandoned();
-    cx.regions.leak();
+    let accessed: Vec<u64> = (0..cx.peers.len())
+        .filter_map(|peer| regions::accesses(cx, peer))
+        .collect();
+    cx.regions.leak_all_but(&accessed);
     cx.counters.close();
     counters::exit_report::report(cx.identity.address.id);
 }

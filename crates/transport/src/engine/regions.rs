@@ -268,11 +268,21 @@ impl Regions {
         }
     }
 
-    /// Gives up all regions without freeing them: a peer may be copying.
-    pub(crate) fn leak(&mut self) {
-        self.own.clear();
-        self.free.clear();
-        self.by_key.clear();
+    /// Whether there are any.
+    pub(crate) fn are_exposed(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    /// Whether one has this key.
+    pub(crate) fn has(&self, key: u64) -> bool {
+        self.by_key.contains_key(&key)
+    }
+
+    /// Gives up regions without freeing them, but for those under these keys, which peers access:
+    /// they can still be taken back.
+    pub(crate) fn leak_all_but(&mut self, accessed: &[u64]) {
+        self.own.retain(|_, region| accessed.contains(&region.key));
+        self.by_key.retain(|key, _| accessed.contains(key));
     }
 }
 

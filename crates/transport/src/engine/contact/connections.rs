@@ -158,9 +158,12 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     // though a goodbye may have met a full queue.
     connection.socket.end_sending();
     let said_goodbye = connection.said_goodbye;
-    // Before the peer is stopped, each split copy under way counts: `fail_peer` takes that back.
-    let is_awaited = (said_goodbye || cx.identity.is_closed()) && stop_writer::is_awaited(cx, peer);
-    if cx.identity.is_closed() && !is_awaited {
+    // Before the peer is stopped, each split copy under way counts, and each region of an endpoint
+    // that closes: `fail_peer` takes that back.
+    let is_closed = cx.identity.is_closed();
+    let is_awaited = ((said_goodbye || is_closed) && stop_writer::is_awaited(cx, peer))
+        || (is_closed && cx.regions.are_exposed());
+    if is_closed && !is_awaited {
         return;
     }
     cx.arenas

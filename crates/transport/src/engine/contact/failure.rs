@@ -23,7 +23,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     if !cx.peers.is_alive(number) {
         return;
     }
-    let is_awaited = stop_writer(cx, number, &why);
+    let is_awaited = stop_writer(cx, number, &why) | regions::accesses(cx, number).is_some();
     copy_out_loans(cx, number);
     let Some((before, ring)) = cx.peers.fail(number, why.clone()) else {
         // What came meanwhile was the reason of its failure.

@@ -173,6 +173,11 @@ fn taken_back(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
     unsafe { cx.regions.take(id) }.map(Some)
 }
 
+/// The key of the region of this endpoint that a peer says it accesses.
+pub(crate) fn accesses(cx: &mut Cx, peer: u32) -> Option<u64> {
+    accessed_by(cx, peer).filter(|key| cx.regions.has(*key))
+}
+
 /// The key of the region that a peer says it accesses. What a process that has ended left there
 /// means nothing.
 fn accessed_by(cx: &mut Cx, peer: u32) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use limic_shm::control::Sent;
 
-use super::{meet, met, open, open_with, pending, post, post_receive, until};
+use super::{accessed_region, meet, met, open, open_with, pending, post, post_receive, until};
 use crate::engine::matching::Liveness;
 use crate::engine::protocol::{attempt, receive};
 use crate::error::PeerFailure;
@@ -36,6 +36,20 @@ fn a_closed_endpoint_exposes_nothing() {
     let refused = PeerFailure::Closed.of(engine.myself());
     assert_eq!(engine.expose(vec![2; 8]), Err(refused));
     assert_eq!(engine.revoke(before), Err(Error::UnknownRequest));
+}
+
+/// Its memory is not free while a peer writes there.
+#[test]
+fn a_region_that_a_peer_accesses_is_taken_back_from_a_closed_endpoint() {
+    let (mut owner, peer, ..) = met(1);
+    let (region, end_access) = accessed_region(&mut owner, &peer);
+    let (unused, _) = owner.expose(vec![2; 8]).expect("a region");
+    owner.close();
+    assert_eq!(owner.try_revoke(region), Ok(None));
+    assert_eq!(owner.try_revoke(unused), Err(Error::UnknownRequest));
+    end_access();
+    assert_eq!(owner.try_revoke(region), Ok(Some(vec![1; 100])));
+    assert_eq!(owner.try_revoke(region), Err(Error::UnknownRequest));
 }
 
 /// What a peer still has mapped of a closed endpoint names no memory any more.
