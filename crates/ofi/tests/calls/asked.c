@@ -77,9 +77,35 @@ static void flags_of_objects(void)
     CHECK(fi_allreduce(ep, bytes, 1, NULL, bytes, NULL, 0, FI_INT8, FI_SUM, 0, NULL) == -FI_ENOSYS);
 }
 
+/* Attributes of a region say nothing of devices before 1.10: anything may lie behind them. */
+static void old_attributes(void)
+{
+    static char bytes[8];
+    struct iovec piece = {bytes, sizeof bytes};
+    struct fi_mr_attr attr = {.mr_iov = &piece, .iov_count = 1, .access = FI_REMOTE_READ};
+    attr.iface = FI_HMEM_CUDA;
+    for (int minor = 9; minor <= 10; minor++) {
+        struct fi_info *like = fi_dupinfo(info);
+        struct fid_fabric *old;
+        struct fid_domain *within;
+        struct fid_mr *region;
+        like->fabric_attr->api_version = FI_VERSION(1, minor);
+        OK(fi_fabric(like->fabric_attr, &old, NULL));
+        OK(fi_domain(old, like, &within, NULL));
+        int code = fi_mr_regattr(within, &attr, 0, &region);
+        CHECK(code == (minor < 10 ? 0 : -FI_ENOSYS));
+        if (code == 0)
+            OK(fi_close(&region->fid));
+        OK(fi_close(&within->fid));
+        OK(fi_close(&old->fid));
+        fi_freeinfo(like);
+    }
+}
+
 void asked(void)
 {
     hints();
     modes_of_memory();
     flags_of_objects();
+    old_attributes();
 }
