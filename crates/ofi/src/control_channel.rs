@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use limic::raw::{
     ClaimId, Messages, Posted, RawSlice, RawSliceMut, Reserved, Runtime, SendOptions,
 };
-use limic::{Outcome, Peer, Status, Tag};
+use limic::{Error, Outcome, Peer, Status, Tag};
 
 use crate::asked::Answers;
 use crate::endpoint::{Endpoint, sort};
@@ -275,6 +275,9 @@ impl Endpoint {
     /// side, or what the peer asked for, of which it would hear nothing.
     fn heard_late(&self, coming: &Coming, answers: &mut Answers) {
         match &coming.outcome {
+            // What it asked for is over at both ends, each of which hears of the other's end. One
+            // that is back by now has asked for other things.
+            Some(Err(Error::PeerFailed { .. })) => {}
             Some(Err(error)) => {
                 log::warn(error);
                 let peer = coming.status.peer;

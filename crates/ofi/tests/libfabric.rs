@@ -2,11 +2,14 @@
 
 mod provider;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::Instant;
 
+use limic::settings::{FabricUse, Settings};
 use limic::{Endpoint as _, HybridEndpoint, Tag};
 
 use self::provider::{LIMIT, command, finish, provider};
@@ -368,6 +371,22 @@ fn operations_that_are_lost_on_their_way() {
     part("shortage");
 }
 
+/// What a program says next, of which it says no more before it is answered.
+fn line_of(child: &mut Child) -> String {
+    let mut line = String::new();
+    let said = child.stdout.as_mut().expect("piped");
+    let read = BufReader::new(said).read_line(&mut line);
+    read.expect("it says something");
+    line
+}
+
+/// The bytes of a name in hexadecimal.
+fn name_in(line: &str) -> Vec<u8> {
+    let digits = line.trim_end().as_bytes().chunks(2);
+    let byte = |two| u8::from_str_radix(&String::from_utf8_lossy(two), 16).expect("a byte");
+    digits.map(byte).collect()
+}
+
 /// A peer's provider is of this version, but its messages are whatever a process makes up.
 #[test]
 fn a_write_that_a_peer_makes_up_is_not_reported_where_there_is_no_memory() {
@@ -380,14 +399,7 @@ fn a_write_that_a_peer_makes_up_is_not_reported_where_there_is_no_memory() {
         .arg("forged")
         .spawn()
         .expect("started");
-    let mut name = String::new();
-    let said = child.stdout.as_mut().expect("piped");
-    let read = BufReader::new(said).read_line(&mut name);
-    read.expect("it says its name");
-    let digits = name.trim_end().as_bytes().chunks(2);
-    let name: Vec<u8> = digits
-        .map(|two| u8::from_str_radix(&String::from_utf8_lossy(two), 16).expect("a byte"))
-        .collect();
+    let name = name_in(&line_of(&mut child));
     let stranger = HybridEndpoint::open().expect("opened");
     let peer = stranger.connect(&name).expect("an address");
     let written = [1_u64 << 48, 8].map(u64::to_ne_bytes);
@@ -395,6 +407,108 @@ fn a_write_that_a_peer_makes_up_is_not_reported_where_there_is_no_memory() {
     let sent = stranger.send(peer, aside, written.as_flattened());
     sent.expect("sent");
     stranger.send(peer, Tag(1), b"12345678").expect("sent");
+    drop(stranger);
+    let output = finish(child);
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Forwards what is said between callers and a port of this machine. Gives the port to be called in
+/// its place, and the callers: one that is shut down learns that its connection is over, and the
+/// other end does not.
+fn forward_to(port: u16) -> (u16, mpsc::Receiver<TcpStream>) {
+    let here = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let own = here.local_addr().expect("an address").port();
+    let (tell, callers) = mpsc::channel();
+    std::thread::spawn(move || {
+        let copy = |one: &TcpStream| one.try_clone().expect("a descriptor");
+        for caller in here.incoming().map(|caller| caller.expect("it calls")) {
+            let called = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+            for (mut from, mut to) in [(copy(&caller), copy(&called)), (called, copy(&caller))] {
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            }
+            if tell.send(caller).is_err() {
+                return;
+            }
+        }
+    });
+    (own, callers)
+}
+
+/// Has an address of 127.0.0.1 named by the port of somebody between.
+fn go_between(name: &mut [u8]) -> mpsc::Receiver<TcpStream> {
+    let at = name.windows(4).position(|four| four == [127, 0, 0, 1]);
+    let port = &mut name[at.expect("an address") + 4..][..2];
+    let (own, callers) = forward_to(u16::from_be_bytes([port[0], port[1]]));
+    port.copy_from_slice(&own.to_be_bytes());
+    callers
+}
+
+/// Calls until there is an answer.
+fn wait_for<T>(mut call: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(answer) = call() {
+            return answer;
+        }
+        assert!(begin.elapsed() < LIMIT, "it takes too long");
+    }
+}
+
+#[test]
+fn a_peer_that_is_back_hears_nothing_of_what_it_asked_for_before() {
+    let _alone = alone();
+    let provider = provider();
+    let Some(program) = calls(provider.path()) else {
+        return;
+    };
+    let mut child = command(program, provider.path())
+        .envs([
+            ("LIMIC_FABRIC", "tcp-only"),
+            ("LIMIC_TCP_INTERFACE", "127.0.0.1"),
+        ])
+        .stdin(Stdio::piped())
+        .arg("returned")
+        .spawn()
+        .expect("started");
+    let mut name = name_in(&line_of(&mut child));
+    let callers = go_between(&mut name);
+    let settings = Settings::builder()
+        .fabric(FabricUse::TcpOnly)
+        .tcp_interface("127.0.0.1")
+        .build();
+    let stranger = HybridEndpoint::with(settings.expect("they make sense")).expect("opened");
+    let peer = stranger.connect(&name).expect("an address");
+    let own = stranger.address().to_bytes();
+    stranger.send(peer, Tag(1), &own).expect("sent");
+    // An atomic operation, so long that it does not go before its receiver wants it.
+    let aside = Tag(0b11 << 62);
+    let mut asked = vec![0; 1 << 20];
+    asked[..8].copy_from_slice(&(3_u64 << 48 | 1).to_ne_bytes());
+    let asks = stranger.isend(peer, aside, asked).expect("begun");
+    stranger.send(peer, Tag(2), &own[..8]).expect("sent");
+    assert_eq!(line_of(&mut child), "asked\n");
+    let lost = callers.recv_timeout(LIMIT).expect("it has called");
+    lost.shutdown(Shutdown::Both).expect("connected");
+    wait_for(|| {
+        stranger.progress();
+        stranger.attach(peer).err()
+    });
+    // What was sent may have gone, and is lost then.
+    let _ = asks.wait();
+    assert_eq!(stranger.connect(&name), Ok(peer));
+    // It calls anew before the other one has missed it.
+    let call = || {
+        assert_eq!(stranger.attach(peer), Ok(false));
+        stranger.progress();
+        callers.try_recv().ok()
+    };
+    let _again = wait_for(call);
+    let go_on = child.stdin.as_mut().expect("piped").write_all(b"\n");
+    go_on.expect("it reads");
+    stranger.send(peer, Tag(3), &own[..8]).expect("sent");
+    let answer = stranger.recv((peer, Tag(4)), &mut [0; 8]);
+    answer.expect("received");
+    assert!(matches!(stranger.probe((peer, aside)), Ok(None)));
     drop(stranger);
     let output = finish(child);
     assert!(output.status.success(), "{output:?}");

@@ -30,6 +30,25 @@ fn an_answer_counts_once_and_from_the_peer_that_was_asked() {
 }
 
 #[test]
+fn late_answers_of_a_peer_that_failed_end_nothing_that_was_asked_since() {
+    let mut unanswered = Unanswered::default();
+    let mut room = [0; 8];
+    let mut ask_twice = |unanswered: &mut Unanswered| {
+        let fetch = unanswered.add(PEER, operation(&mut room));
+        [fetch, unanswered.add(PEER, operation(&mut []))]
+    };
+    let before = ask_twice(&mut unanswered);
+    assert_eq!(unanswered.take_all_of(PEER).len(), 2);
+    let [fetch, write] = ask_twice(&mut unanswered);
+    for late in before {
+        assert!(unanswered.take(PEER, late).is_none());
+        assert!(unanswered.take_received(PEER, late).is_none());
+    }
+    assert!(unanswered.take_received(PEER, write).is_some());
+    assert!(unanswered.take(PEER, fetch).is_some());
+}
+
+#[test]
 fn a_receipt_ends_what_has_no_results_and_was_asked_for() {
     let mut unanswered = Unanswered::default();
     let mut room = [0; 8];

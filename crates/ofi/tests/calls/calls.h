@@ -107,5 +107,6 @@ void abandoned(pid_t child);
 void shortage(void);
 void leaving(void);
 void forged(void);
+void returned(void);
 
 #endif

@@ -350,6 +350,17 @@ void leaving(void)
     close_all();
 }
 
+/* A stranger gets to know the name. */
+static void say_name(struct fid_ep *end)
+{
+    unsigned char name[64];
+    size_t len = sizeof name;
+    OK(fi_getname(&end->fid, name, &len));
+    for (size_t i = 0; i < len; i++)
+        printf("%02x%s", name[i], i + 1 < len ? "" : "\n");
+    fflush(stdout);
+}
+
 /*
  * An endpoint that offers no memory, and says its name: whatever a stranger says to it, it has no
  * completions but that of the message.
@@ -361,16 +372,38 @@ void forged(void)
     struct fi_info *messages = fi_dupinfo(info);
     messages->caps = FI_MSG | FI_TAGGED | FI_SEND | FI_RECV;
     struct fid_ep *end = open_end(messages, NULL);
-    unsigned char name[64], bytes[8];
-    size_t len = sizeof name;
-    OK(fi_getname(&end->fid, name, &len));
-    for (size_t i = 0; i < len; i++)
-        printf("%02x%s", name[i], i + 1 < len ? "" : "\n");
-    fflush(stdout);
+    unsigned char bytes[8];
+    say_name(end);
     OK(fi_trecv(end, bytes, sizeof bytes, NULL, FI_ADDR_UNSPEC, 1, 0, &contexts[0]));
     CHECK(completion().op_context == &contexts[0]);
     CHECK(fi_cq_read(cq, NULL, 0) == -FI_EAGAIN);
     OK(fi_close(&end->fid));
     fi_freeinfo(messages);
+    close_all();
+}
+
+/*
+ * A stranger asks for something, is gone before all of that has come, and is back. Nothing happens
+ * between its two messages.
+ */
+void returned(void)
+{
+    line_to_other = line_to_oneself();
+    open_all(FI_WAIT_NONE, FI_THREAD_DOMAIN, 0);
+    say_name(ep);
+    char name[64], bytes[8];
+    fi_addr_t stranger;
+    OK(fi_trecv(ep, name, sizeof name, NULL, FI_ADDR_UNSPEC, 1, 0, &contexts[0]));
+    CHECK(completion().len == sizeof name);
+    CHECK(fi_av_insert(av, name, 1, &stranger, 0, NULL) == 1);
+    OK(fi_trecv(ep, bytes, sizeof bytes, NULL, stranger, 2, 0, &contexts[0]));
+    completion();
+    printf("asked\n");
+    fflush(stdout);
+    CHECK(getchar() == '\n');
+    OK(fi_trecv(ep, bytes, sizeof bytes, NULL, FI_ADDR_UNSPEC, 3, 0, &contexts[0]));
+    completion();
+    RETRY(fi_tsend(ep, bytes, sizeof bytes, NULL, stranger, 4, &contexts[0]));
+    completion();
     close_all();
 }
