@@ -157,8 +157,10 @@ impl Endpoint {
     /// A peer answers so many operations. For each there is a word, which is its number and the
     /// length of its results, which follow; or its number and why it is refused.
     pub(crate) fn answered(&self, peer: Peer, count: u64, mut answers: &[u8]) {
-        // Its receipt is older, and so are those operations.
-        self.received(peer, self.limic.receipt_of(peer));
+        if self.receipts.awaited.get() {
+            // Its receipt is older, and so are those operations.
+            self.received(peer, self.limic.receipt_of(peer));
+        }
         for _ in 0..count {
             let answer = answers.split_first_chunk().and_then(|(word, rest)| {
                 let (above, number) = parts_of(u64::from_ne_bytes(*word));
@@ -178,12 +180,9 @@ impl Endpoint {
                 // It has failed already, since messages were lost.
                 continue;
             };
-            if errno == 0 && results.len() != room.len() {
+            // SAFETY: whoever asked promised that the room is the operation's until it is over.
+            if errno == 0 && !unsafe { room.fill(results) } {
                 errno = FI_EIO;
-            }
-            if errno == 0 && !results.is_empty() {
-                // SAFETY: whoever asked promised that the room is the operation's until it is over.
-                unsafe { room.fill(results) };
             }
             // SAFETY: the operation was not over, so its node is in no list.
             unsafe { self.asked_is_over(node, errno) };

@@ -48,21 +48,45 @@ impl Room {
     }
 
     /// Bytes of all pieces.
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.pieces().iter().map(|piece| piece.len).sum()
     }
 
-    /// Copies results into place.
+    /// Copies results into place. False: they are not as many bytes as there is room for.
     ///
     /// # Safety
-    /// The pieces are writable, and there are as many bytes as they have room for.
-    pub(crate) unsafe fn fill(&self, mut results: &[u8]) {
+    /// The pieces are writable.
+    #[inline(always)]
+    pub(crate) unsafe fn fill(&self, results: &[u8]) -> bool {
+        // Mostly there is one piece.
+        let Self::One(one) = self else {
+            // SAFETY: the caller's promise.
+            return unsafe { self.fill_pieces(results) };
+        };
+        if one.len != results.len() {
+            return false;
+        }
+        if one.len > 0 {
+            // SAFETY: the caller's promise; nobody else refers to memory that is lent for results.
+            unsafe { core::ptr::copy_nonoverlapping(results.as_ptr(), one.start, one.len) };
+        }
+        true
+    }
+
+    /// # Safety
+    /// As [`fill`](Self::fill).
+    #[inline(never)]
+    unsafe fn fill_pieces(&self, mut results: &[u8]) -> bool {
+        if self.len() != results.len() {
+            return false;
+        }
         for piece in self.pieces().iter().filter(|piece| piece.len > 0) {
             let (part, rest) = results.split_at(piece.len);
-            // SAFETY: the caller's promise; nobody else refers to memory that is lent for results.
+            // SAFETY: as in `fill`.
             unsafe { core::ptr::copy_nonoverlapping(part.as_ptr(), piece.start, part.len()) };
             results = rest;
         }
+        true
     }
 }
 
@@ -106,7 +130,14 @@ impl Line {
 
     fn take(&mut self, number: u64) -> Option<Operation> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        let operation = self.operations.get_mut(at)?.take()?;
+        let operation = if at == 0 {
+            // Most are answered in their order, and leave no gap.
+            let first = self.operations.pop_front()?;
+            self.first += 1;
+            first?
+        } else {
+            self.operations.get_mut(at)?.take()?
+        };
         self.without_results -= usize::from(operation.room.is_none());
         Some(operation)
     }

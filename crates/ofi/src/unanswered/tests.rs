@@ -179,8 +179,15 @@ fn results_fill_the_pieces_in_their_order() {
         RawSliceMut::from(&mut second[..]),
     ];
     let room = Room::of(&pieces);
-    assert_eq!(room.len(), 5);
-    // SAFETY: the arrays live, and have room for five bytes.
-    unsafe { room.fill(&[1, 2, 3, 4, 5]) };
+    // SAFETY: the arrays live; so below.
+    assert!(unsafe { room.fill(&[1, 2, 3, 4, 5]) });
     assert_eq!((first, second), ([1, 2], [3, 4, 5]));
+    let one = Room::of(&[RawSliceMut::from(&mut first[..])]);
+    for room in [&room, &one, &Room::None] {
+        // SAFETY: as above.
+        assert!(!unsafe { room.fill(&[7; 6]) }, "they are too many");
+    }
+    // SAFETY: as above.
+    assert!(unsafe { one.fill(&[8, 9]) && Room::None.fill(&[]) });
+    assert_eq!((first, second), ([8, 9], [3, 4, 5]));
 }
