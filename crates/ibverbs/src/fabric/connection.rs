@@ -126,7 +126,7 @@ pub(super) struct Connection {
     /// Those that are made anew, and how often the stream of each place was.
     pub(super) mends: Vec<Mend>,
     pub(super) rounds: Vec<u32>,
-    /// An adapter of this side has failed, perhaps with packets that the peer sends no more.
+    /// An adapter of this side was left, perhaps with packets that the peer sends no more.
     pub(super) doubt: Option<Doubt>,
     /// Times that the last stream has failed since a request succeeded.
     pub(super) in_vain: u32,

@@ -7,6 +7,9 @@
 //! packets to send them again, but those that were acknowledged. Of these none may be missing here
 //! when all that has come was read. If one is, the connection ends.
 //!
+//! An adapter may have failed for some time before its driver says so. So a stream that leaves an
+//! adapter for another one, for any reason, begins the same doubt.
+//!
 //! A packet that the peer still has may hide others behind it, which are lost. Time does not tell:
 //! the peer may make no call for long. So it is asked again and again what it has sent, until all
 //! has come or the loss shows.
@@ -14,7 +17,7 @@
 use std::time::Instant;
 
 use super::clock::{FIRST_PAUSE, pause};
-use super::connection::Posted;
+use super::connection::{Connection, Posted};
 use super::contact::is_after;
 use super::greeting::Greeting;
 use super::mending::LONGEST_PAUSE_BESIDE;
@@ -29,8 +32,8 @@ pub(super) struct Sent {
     next: u32,
 }
 
-/// An adapter of this side has failed with streams by which packets may have come: those that were
-/// used, and those that were made anew there.
+/// Streams have left an adapter of this side by which packets may have come. It has failed, or may
+/// do so when nothing says any more which streams it had.
 #[derive(Debug)]
 pub(super) struct Doubt {
     rail: usize,
@@ -58,15 +61,22 @@ impl Sent {
     }
 }
 
-impl Doubt {
-    pub(super) fn new(rail: usize, places: Vec<usize>) -> Self {
-        Self {
+impl Connection {
+    /// The stream of a place has left an adapter of this side. What the peer has said before does
+    /// not count.
+    pub(super) fn begin_doubt(&mut self, rail: usize, place: usize) {
+        let before = self.doubt.take();
+        let mut places = before.map_or(Vec::new(), |before| before.places);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+        self.doubt = Some(Doubt {
             rail,
             places,
             told: None,
             next: Instant::now() + FIRST_PAUSE,
             tries: 0,
-        }
+        });
     }
 }
 

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 
 use super::ConnectionFailure;
 use super::connection::{Connection, Mend, Posted};
-use super::doubt::Doubt;
 use super::sending::work_id;
 use super::{Event, Fabric};
 use crate::objects::{SendKind, SendWork};
@@ -23,12 +22,14 @@ pub(super) enum Fault {
     Request(String),
     /// The peer makes it anew.
     Peer,
+    /// This end goes by another adapter.
+    Left(String),
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Way(why) | Self::Request(why) => f.write_str(why),
+            Self::Way(why) | Self::Request(why) | Self::Left(why) => f.write_str(why),
             Self::Peer => f.write_str("the peer makes it anew"),
         }
     }
@@ -43,7 +44,7 @@ impl Connection {
                 self.in_vain += 1;
                 self.in_vain <= IN_VAIN
             }
-            Fault::Peer => true,
+            Fault::Peer | Fault::Left(_) => true,
         }
     }
 }
@@ -135,13 +136,19 @@ impl Fabric {
         }
     }
 
-    /// Hears of devices that have failed: requests there never end, not even by an error.
+    /// Hears of devices that have failed: requests there never end, not even by an error. And of
+    /// ports that go down and come back.
     pub(super) fn hear_devices(&mut self) {
         for rail in 0..self.rails.len() {
             let it = &mut self.rails[rail];
             it.take_events();
             if it.has_failed && !it.is_broken {
                 self.rail_failed(rail, "its driver says so");
+            }
+            match self.rails[rail].port_told.take() {
+                Some(true) => self.port_came(rail),
+                Some(false) => self.port_went(rail),
+                None => {}
             }
         }
     }
@@ -152,25 +159,36 @@ impl Fabric {
         let name = self.rails[rail].domain.context().name();
         let why = format!("{name} of this side has failed: {why}");
         tracing::error!("{why}");
+        self.rails[rail].is_broken = true;
+        self.rails[rail].notifier.silence();
+        self.leave(rail, |_| true, || Fault::Way(why.clone()));
+        let connections = self.connections.iter();
+        let over = connections.filter(|(_, connection)| connection.is_cut_off());
+        for number in over.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.end(number, ConnectionFailure::Local(why.clone()));
+        }
+    }
+
+    /// Streams through a rail end, of these connections.
+    fn leave(
+        &mut self,
+        rail: usize,
+        which: impl Fn(&Connection) -> bool,
+        fault: impl Fn() -> Fault,
+    ) {
         let (mut there, mut unmended) = (Vec::new(), Vec::new());
         for (number, connection) in &mut self.connections {
+            if !which(connection) {
+                continue;
+            }
+            let streams = connection.streams.iter().enumerate();
+            let on_it = streams.filter(|(_, it)| it.as_ref().is_some_and(|it| it.rail == rail));
+            there.extend(on_it.map(|(place, _)| (*number, place)));
             let mends = core::mem::take(&mut connection.mends).into_iter();
             let (gone, left): (Vec<Mend>, _) = mends.partition(|mend| mend.rail == rail);
             connection.mends = left;
-            let streams = connection.streams.iter().enumerate();
-            let on_it = streams.filter(|(_, it)| it.as_ref().is_some_and(|it| it.rail == rail));
-            let mut places: Vec<usize> = on_it.map(|(place, _)| place).collect();
-            there.extend(places.iter().map(|place| (*number, *place)));
-            // A stream that is down already may have lost packets here, and the peer may send by
-            // one that is not used here yet.
-            places.extend(gone.iter().map(|mend| mend.place));
             unmended.extend(gone.into_iter().map(|mend| (*number, mend)));
-            if !places.is_empty() && connection.is_ready() {
-                connection.doubt = Some(Doubt::new(rail, places));
-            }
         }
-        self.rails[rail].is_broken = true;
-        self.rails[rail].notifier.silence();
         for (number, mend) in unmended {
             if let Some(stream) = mend.stream {
                 self.take_down(stream);
@@ -178,12 +196,37 @@ impl Fabric {
             self.begin_mend(number, mend.place, rail, mend.rail_there);
         }
         for (number, place) in there {
-            self.stream_failed(number, place, Fault::Way(why.clone()));
+            self.stream_failed(number, place, fault());
         }
-        let connections = self.connections.iter();
-        let over = connections.filter(|(_, connection)| connection.is_cut_off());
-        for number in over.map(|(number, _)| *number).collect::<Vec<_>>() {
-            self.end(number, ConnectionFailure::Local(why.clone()));
+    }
+
+    /// A port of this side is down. Its streams end at once where another port serves: the peer may
+    /// have nothing by which it would notice, and gives up sooner or later. Elsewhere adapters
+    /// repeat what is under way, until the port is back or they give up.
+    fn port_went(&mut self, rail: usize) {
+        let is_up = |rail: &usize| self.rails[*rail].port_now(&self.settings).is_ok();
+        let other = self.rails_from(rail).find(|other| *other != rail);
+        let Some(other) = other.filter(is_up) else {
+            return;
+        };
+        let is_lone = self.settings.streams == 1;
+        let has_other = |connection: &Connection| {
+            let mut streams = connection.streams.iter().flatten();
+            is_lone || streams.any(|stream| stream.rail == other)
+        };
+        let name = self.rails[rail].domain.context().name();
+        let why = format!("the port of {name} is down");
+        self.leave(rail, has_other, || Fault::Left(why.clone()));
+    }
+
+    /// A port of this side is up again: peers are told at once of the streams that are made anew
+    /// there.
+    fn port_came(&mut self, rail: usize) {
+        self.rails[rail].rests_until = self.looked_at;
+        for connection in self.connections.values_mut() {
+            for mend in connection.mends.iter_mut().filter(|it| it.rail == rail) {
+                (mend.next, mend.tries) = (self.looked_at, 0);
+            }
         }
     }
 

@@ -45,11 +45,14 @@ impl Fabric {
             return;
         };
         // The peer's adapter of the same place is likely to be on the same network.
-        let in_turn = next != rail;
+        let (in_turn, from) = (next != rail, rail);
         let (rail, rail_there) = if in_turn { (next, next) } else { (rail, there) };
         let Some(connection) = self.connections.get_mut(&number) else {
             return;
         };
+        if in_turn {
+            connection.begin_doubt(from, place);
+        }
         let now = Instant::now();
         connection.rounds[place] = connection.rounds[place].wrapping_add(1);
         connection.mends.push(Mend {
@@ -235,9 +238,12 @@ impl Fabric {
         if !works || !has_moved || mend.rail == here || !mend.stream.as_ref().is_none_or(is_free) {
             return;
         }
-        mend.rail = here;
+        let left = core::mem::replace(&mut mend.rail, here);
         if mend.stream.is_some() {
             self.replace(number, place);
+        }
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.begin_doubt(left, place);
         }
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Rail {
     pub(super) is_broken: bool,
     /// Its device says that this is so.
     pub(super) has_failed: bool,
+    /// What its device has said of its port, and nobody has heard yet: whether it is up.
+    pub(super) port_told: Option<bool>,
     /// Queue pairs that have said that they take no receive any more.
     pub(super) finished: HashSet<u32>,
     /// Whether they say so.
@@ -83,6 +85,7 @@ impl Rail {
             completions: entries,
             is_broken: false,
             has_failed: false,
+            port_told: None,
             finished: HashSet::new(),
             tells_ends: true,
             rests_until: Instant::now(),
@@ -100,11 +103,14 @@ impl Rail {
     /// Takes what the device has told.
     pub(super) fn take_events(&mut self) {
         let (finished, has_failed) = (&mut self.finished, &mut self.has_failed);
+        let (port, port_told) = (self.port.number(), &mut self.port_told);
         self.domain.context().take_events(|event| match event {
             DeviceEvent::LastReceive(number) => {
                 finished.insert(number);
             }
             DeviceEvent::Failed => *has_failed = true,
+            DeviceEvent::Port(number, is_up) if number == port => *port_told = Some(is_up),
+            DeviceEvent::Port(..) => {}
         });
     }
 
@@ -117,7 +123,7 @@ impl Rail {
         Ok(())
     }
 
-    fn port_now(&self, settings: &FabricSettings) -> Result<Port, VerbsError> {
+    pub(super) fn port_now(&self, settings: &FabricSettings) -> Result<Port, VerbsError> {
         let context = self.domain.context();
         context.port(self.port.number(), &settings.port)
     }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use rdma_sys::*;
 
-use super::net::net;
+use super::net::{Net, net};
 use super::parts::Nature;
 use super::{gone, made, on};
 
@@ -205,4 +205,36 @@ pub(super) fn gid_of(nature: &Nature, device: usize, index: u32) -> [u8; 16] {
         (false, _) => gid[0] = 0x20,
     }
     gid
+}
+
+/// What drivers tell.
+impl Net {
+    /// An adapter is unplugged, of which its driver tells; what was posted there never ends, and
+    /// who sleeps on its channels is woken from now on.
+    pub(crate) fn unplug(&mut self, device: usize) {
+        (self.gone, self.frozen) = (Some(device), Some(device));
+        self.tell(device, 0, ibv_event_type::IBV_EVENT_DEVICE_FATAL);
+        for (fd, _) in self.channels.iter().filter(|(_, of)| **of == device) {
+            // SAFETY: an open descriptor, which counts.
+            unsafe { libc::eventfd_write(*fd, 1) };
+        }
+    }
+
+    /// The port of an adapter goes down, or comes back, of which its driver tells.
+    pub(crate) fn turn_port(&mut self, device: usize, is_up: bool) {
+        self.down = (!is_up).then_some(device);
+        let kind = match is_up {
+            true => ibv_event_type::IBV_EVENT_PORT_ACTIVE,
+            false => ibv_event_type::IBV_EVENT_PORT_ERR,
+        };
+        self.tell(device, 1, kind);
+    }
+
+    /// A driver tells everybody who has its adapter open.
+    fn tell(&mut self, device: usize, element: usize, kind: ibv_event_type) {
+        let contexts = self.contexts.iter().filter(|(it, of)| it == of);
+        let there = contexts.filter(|(it, _)| self.owners[it] == device);
+        self.events
+            .extend(there.map(|(it, _)| (*it, element, kind)));
+    }
 }

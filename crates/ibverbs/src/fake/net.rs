@@ -27,7 +27,7 @@ pub(crate) struct Net {
     pub(super) shared: BTreeMap<usize, (VecDeque<Receive>, usize)>,
     pub(super) pairs: Vec<Pair>,
     pub(super) regions: BTreeMap<u32, Region>,
-    /// What contexts are told, each with the queue pair that it is about.
+    /// What contexts are told, each with the queue pair or the port that it is about.
     pub(super) events: Vec<(usize, usize, ibv_event_type)>,
     pub(super) memories: BTreeMap<usize, Vec<u8>>,
     /// The descriptors of completion channels, and their devices.
@@ -90,20 +90,6 @@ impl Net {
     /// Registrations that live.
     pub(crate) fn registered(&self) -> usize {
         self.regions.len()
-    }
-
-    /// An adapter is unplugged, of which its driver tells; what was posted there never ends, and
-    /// who sleeps on its channels is woken from now on.
-    pub(crate) fn unplug(&mut self, device: usize) {
-        (self.gone, self.frozen) = (Some(device), Some(device));
-        let contexts = self.contexts.iter().filter(|(it, of)| it == of);
-        let there = contexts.filter(|(it, _)| self.owners[it] == device);
-        let kind = ibv_event_type::IBV_EVENT_DEVICE_FATAL;
-        self.events.extend(there.map(|(it, _)| (*it, 0, kind)));
-        for (fd, _) in self.channels.iter().filter(|(_, of)| **of == device) {
-            // SAFETY: an open descriptor, which counts.
-            unsafe { libc::eventfd_write(*fd, 1) };
-        }
     }
 
     /// The completion queues of an adapter have failed, which shows when they are looked at.

@@ -1,6 +1,6 @@
 //! What a device tells unasked.
 
-use std::ffi::c_void;
+use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
 
 use super::device::Context;
@@ -9,14 +9,24 @@ use crate::{VerbsError, sys};
 /// `ibv_async_event`. The kind is a number, since later libraries have further kinds.
 #[repr(C)]
 struct Told {
-    element: *mut c_void,
+    element: Element,
     kind: u32,
+}
+
+/// What an event is about, by its kind.
+#[repr(C)]
+union Element {
+    queue_pair: *mut sys::ibv_qp,
+    port: c_int,
 }
 
 /// `IBV_EVENT_CQ_ERR`, `IBV_EVENT_DEVICE_FATAL` and `IBV_EVENT_SRQ_ERR`.
 const FAILED: [u32; 3] = [0, 8, 14];
 /// `IBV_EVENT_QP_LAST_WQE_REACHED`.
 const LAST_RECEIVE: u32 = 16;
+/// `IBV_EVENT_PORT_ACTIVE` and `IBV_EVENT_PORT_ERR`.
+const PORT_UP: u32 = 9;
+const PORT_DOWN: u32 = 10;
 
 /// What a device has told, as far as this crate looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +36,8 @@ pub enum DeviceEvent {
     LastReceive(u32),
     /// The device has failed or is gone, or a queue has failed that queue pairs share.
     Failed,
+    /// The port of this number has come up, or gone down.
+    Port(u8, bool),
 }
 
 impl Context {
@@ -42,7 +54,9 @@ impl Context {
     /// Takes all that the device has told.
     pub fn take_events(&self, mut take: impl FnMut(DeviceEvent)) {
         let mut told = Told {
-            element: std::ptr::null_mut(),
+            element: Element {
+                queue_pair: std::ptr::null_mut(),
+            },
             kind: 0,
         };
         let event = (&raw mut told).cast::<sys::ibv_async_event>();
@@ -52,10 +66,14 @@ impl Context {
             if told.kind == LAST_RECEIVE {
                 // SAFETY: an event of this kind names a queue pair. A queue pair whose event was
                 // taken is not destroyed before the event is acknowledged.
-                let number = unsafe { (*told.element.cast::<sys::ibv_qp>()).qp_num };
+                let number = unsafe { (*told.element.queue_pair).qp_num };
                 take(DeviceEvent::LastReceive(number));
             } else if FAILED.contains(&told.kind) {
                 take(DeviceEvent::Failed);
+            } else if [PORT_UP, PORT_DOWN].contains(&told.kind) {
+                // SAFETY: an event of these kinds names a port, by a number of one byte.
+                let number = unsafe { told.element.port } as u8;
+                take(DeviceEvent::Port(number, told.kind == PORT_UP));
             }
             // SAFETY: each event that was taken is acknowledged once.
             unsafe { sys::ibv_ack_async_event(event) };

@@ -6,6 +6,7 @@ mod ends;
 mod gone;
 mod greeter;
 mod mending;
+mod port_events;
 mod ports;
 mod rails;
 

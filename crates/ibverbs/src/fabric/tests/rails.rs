@@ -12,7 +12,7 @@ use crate::fabric::{ConnectionFailure, ConnectionId, FabricSettings};
 use crate::fake::{Nature, adapters, net};
 
 /// Two adapters at each end, and so many streams over them.
-fn twice_two(streams: u8) -> impl Fn(&str) -> FabricSettings {
+pub(super) fn twice_two(streams: u8) -> impl Fn(&str) -> FabricSettings {
     move |device| FabricSettings {
         streams,
         stripe_bytes: 4096,
@@ -24,7 +24,7 @@ fn twice_two(streams: u8) -> impl Fn(&str) -> FabricSettings {
 }
 
 /// All of it comes once and in order, both ways, and a read of new memory goes by so many streams.
-fn all_goes_on(
+pub(super) fn all_goes_on(
     (a, there): (&mut Side, ConnectionId),
     (b, back): (&mut Side, ConnectionId),
     streams: usize,
@@ -218,13 +218,13 @@ fn packets_lost_behind_one_that_waits_end_the_connection_too() {
 }
 
 /// The stream is already down when the failure becomes known, or the peer is the only one that uses
-/// it yet.
+/// it yet. A lone stream has gone over to the other adapter by then.
 #[test]
 fn packets_lost_before_the_adapter_tells_end_the_connection_too() {
     let broken = || Fault::Request("a test breaks it".to_owned());
-    for is_mended in [false, true] {
+    for (streams, is_mended) in [(2, false), (2, true), (1, false)] {
         adapters(&[Nature::PLAIN; 4]);
-        let ((mut a, there), (mut b, back)) = pair(twice_two(2));
+        let ((mut a, there), (mut b, back)) = pair(twice_two(streams));
         if is_mended {
             b.fabric.stream_failed(back.0, 0, broken());
             while b.fabric.live_streams(back) < 2 {
@@ -237,7 +237,10 @@ fn packets_lost_before_the_adapter_tells_end_the_connection_too() {
             b.say(back, &[number]).expect("room");
         }
         b.progress();
-        net(|net| net.break_queues(0));
+        net(|net| {
+            net.break_queues(0);
+            net.down = (streams == 1).then_some(0);
+        });
         if !is_mended {
             a.fabric.stream_failed(there.0, 0, broken());
         }
