@@ -69,6 +69,8 @@ pub(crate) struct Connection {
     pub(crate) holds: bool,
     /// A wait for room was given up, and all that waited is not out yet.
     pub(crate) had_time: bool,
+    /// This side has said goodbye, which answers that of the peer too.
+    pub(crate) leaving: bool,
     /// Something came since the clock was looked at.
     pub(crate) heard: bool,
     /// Something has gone since.
@@ -99,6 +101,7 @@ impl Connection {
             refused: false,
             holds: false,
             had_time: false,
+            leaving: false,
             heard: false,
             moved: false,
             stuck: 0,

@@ -213,7 +213,10 @@ impl OfiFabric {
             };
             self.sending.disown(number, now);
         }
-        if let Some(remote) = over.remote.filter(|_| tell) {
+        // A goodbye is an answer too. The peer may be closing now, and must get no packet more: one
+        // that comes while `ofi_rxm` over verbs closes its connection ends the process (1.17).
+        let knows = over.leaving && over.queue.is_empty();
+        if let Some(remote) = over.remote.filter(|_| tell && !knows) {
             self.send_left(remote, over.address);
         }
         let (token, remote, address) = (over.token, over.remote, over.address);

@@ -11,10 +11,13 @@ use limic_ofi_abi::{
     FI_WAIT_NONE, command, fid,
 };
 
-use super::Device;
+use super::{Device, Looked, ROOM};
 use crate::library::Functions;
 use crate::provider::{Info, nothing, part_of};
 use crate::settings::{OfiError, OfiSettings};
+
+/// Looks at the queue of an endpoint that is to be closed, at most: peers may go on sending.
+const LOOKS: u32 = 1 << 12;
 
 impl Device {
     /// Opens an endpoint of the first provider that serves and can be opened.
@@ -104,10 +107,9 @@ impl Device {
             let queue = ((*ops).bind)(own, &raw mut (*self.queue).fid, FI_SEND | FI_RECV);
             self.checked("fi_ep_bind", queue)?;
             self.listen();
-            self.checked(
-                "fi_enable",
-                ((*ops).control)(own, command::ENABLE, null_mut()),
-            )?;
+            let enabled = ((*ops).control)(own, command::ENABLE, null_mut());
+            let enabled = self.checked("fi_enable", enabled);
+            enabled.map_err(|why| why + remedy(&self.info.provider()))?;
             let mut name = [0_u8; 256];
             let mut len = name.len();
             let getname = (*(*self.endpoint).cm).getname;
@@ -148,6 +150,19 @@ impl Device {
     }
 }
 
+/// What to do where an endpoint of a provider cannot be enabled. `ofi_rxm` asks the adapter for
+/// completions of all peers that there may be, and nothing but the environment changes that.
+fn remedy(provider: &str) -> &'static str {
+    match provider.split(';').any(|part| part == "ofi_rxm") {
+        true => {
+            " (ofi_rxm asks the adapter for 256 completions for each of 1024 peers: set \
+             FI_UNIVERSE_SIZE to the number of ranks, in all of them; if that is too many still, \
+             set FI_OFI_RXM_MSG_TX_SIZE and FI_OFI_RXM_MSG_RX_SIZE to less than 128)"
+        }
+        false => "",
+    }
+}
+
 /// Closes an object, if it is there. False: it stays.
 ///
 /// # Safety
@@ -165,6 +180,7 @@ impl Device {
         if self.info.memory_mode() & FI_MR_ENDPOINT != 0 {
             self.close_registrations();
         }
+        self.empty_queue();
         // SAFETY: open or null, and not used any more.
         let closed = unsafe { close(self.endpoint) };
         if closed {
@@ -172,6 +188,18 @@ impl Device {
             self.close_queues();
         }
         closed
+    }
+
+    /// What has come is taken off the queue. `ofi_rxm` over verbs takes it off while it closes a
+    /// connection, and then gives the room of packets back to what is closed already: 1.17 ends the
+    /// process by that.
+    fn empty_queue(&mut self) {
+        let mut ended = ROOM;
+        for _ in 0..LOOKS {
+            if let Looked::Nothing | Looked::Broken(_) = self.look(&mut ended) {
+                return;
+            }
+        }
     }
 
     /// The queue of an endpoint that is closed goes too, so that it wakes nobody any more. To empty
