@@ -105,7 +105,8 @@ runs on needs no ssh.
 
 Rank 0 reads the launcher's standard input, all others read nothing.
 
-Ranks see PMI_FD, PMI_RANK, PMI_SIZE, LIMIC_LOCAL_RANK, LIMIC_LOCAL_SIZE and LIMIC_JOB.";
+Ranks see PMI_FD, PMI_RANK, PMI_SIZE, LIMIC_LOCAL_RANK, LIMIC_LOCAL_SIZE and LIMIC_JOB, and unless \
+it is set, FI_UNIVERSE_SIZE: the number of ranks, by which libfabric asks for its queues.";
 
 /// Runs the job; errors are printed.
 pub(crate) fn execute(args: &Args) -> ExitCode {

@@ -59,6 +59,12 @@ pub(super) struct Plan<'a> {
     pub(super) terminal: bool,
 }
 
+/// How many endpoints libfabric makes room for. Its own number, 1024, is more than some adapters
+/// have room for, and takes locked memory.
+const UNIVERSE: &str = "FI_UNIVERSE_SIZE";
+/// The number for small jobs, whose ranks may have several endpoints each.
+const LEAST_UNIVERSE: u32 = 64;
+
 /// What the launcher holds descriptors of.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Holders {
@@ -190,6 +196,9 @@ impl Plan<'_> {
             ("LIMIC_LOCAL_SIZE", &local_size),
         ] {
             command.env(name, value);
+        }
+        if std::env::var_os(UNIVERSE).is_none() {
+            command.env(UNIVERSE, self.size.max(LEAST_UNIVERSE).to_string());
         }
         command.envs(self.env.iter().map(|(key, value)| (key, value)));
         command.env(guard::JOB, self.mark);
