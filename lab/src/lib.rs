@@ -19,6 +19,28 @@ pub fn program(name: &str) -> std::path::PathBuf {
     folder.join(name)
 }
 
+/// Runs a command of the guest.
+///
+/// # Panics
+/// If it fails.
+pub fn run(command: &str) {
+    let mut words = command.split(' ');
+    let program = words.next().expect("a program");
+    let status = std::process::Command::new(program).args(words).status();
+    assert!(status.expect("it starts").success(), "{command}");
+}
+
+/// Whether this is a guest of the lab with libfabric in it. Prints `SKIPPED` if it is not.
+#[must_use]
+pub fn has_libfabric() -> bool {
+    let here = in_guest();
+    let there = std::env::var_os("LIMIC_LAB_LIBFABRIC").is_some();
+    if here && !there {
+        limic_tests::skip("the host has no libfabric to put into the guest (package libfabric1)");
+    }
+    here && there
+}
+
 /// Whether this is a guest of the lab. Prints `SKIPPED` if it is not.
 #[must_use]
 pub fn in_guest() -> bool {

@@ -2,11 +2,10 @@
 //! to the other.
 
 use core::time::Duration;
-use std::process::Command;
 use std::time::Instant;
 
 use limic::{Endpoint, Settings, Tag, VerbsEndpoint};
-use limic_lab_tests::in_guest;
+use limic_lab_tests::{in_guest, run};
 use limic_tests::{Cast, Rank};
 
 const TAG: Tag = Tag(7);
@@ -26,13 +25,6 @@ fn second_device() {
     ] {
         run(command);
     }
-}
-
-fn run(command: &str) {
-    let mut words = command.split(' ');
-    let program = words.next().expect("a program");
-    let status = Command::new(program).args(words).status();
-    assert!(status.expect("it starts").success(), "{command}");
 }
 
 fn two_ranks(name: &str, body: impl FnOnce(&Rank)) {

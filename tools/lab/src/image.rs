@@ -27,7 +27,7 @@ pub(crate) struct Contents {
     pub(crate) programs: Vec<PathBuf>,
     /// Kernel modules, loaded in this order.
     pub(crate) modules: Vec<PathBuf>,
-    /// Soft-RoCE's tools and its provider for libibverbs.
+    /// The tools of RDMA devices in software, and their parts of libibverbs.
     pub(crate) rdma: bool,
     /// Variables beside the host's own `LIMIC_*` and `RUST_*`.
     pub(crate) environment: Vec<(String, String)>,
@@ -106,12 +106,15 @@ fn accounts(archive: &mut Initramfs) {
     archive.file(Path::new("/etc/hosts"), 0o644, hosts.into());
 }
 
-/// Soft-RoCE's part of libibverbs, and the programs that set it up. Providers of hardware stay out,
-/// because libibverbs complains about each whose device is missing.
+/// The parts of libibverbs for devices in software, and the programs that set these up. Those of
+/// hardware stay out, because libibverbs complains about each whose device is missing.
 fn rdma(archive: &mut Initramfs) -> Result<Vec<PathBuf>, Failure> {
-    let driver = Path::new("/etc/libibverbs.d/rxe.driver");
-    archive.file(driver, 0o644, "driver rxe\n".into());
-    let mut programs = vec![PathBuf::from(needs::RXE)];
+    let mut programs = Vec::new();
+    for name in needs::DRIVERS {
+        let path = format!("/etc/libibverbs.d/{name}.driver");
+        archive.file(Path::new(&path), 0o644, format!("driver {name}\n").into());
+        programs.push(needs::driver(name));
+    }
     for name in ["rdma", "ip"] {
         programs.push(packages::program(name).ok_or_else(|| {
             Failure::Missing(format!("there is no program '{name}'; install iproute2"))

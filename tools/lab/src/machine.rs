@@ -27,7 +27,7 @@ pub struct Machine {
     /// only).
     #[arg(long, default_value = "tcg", value_parser = ["tcg", "kvm", COUNTED])]
     pub(crate) accel: String,
-    /// Put Soft-RoCE in, with a device rxe0.
+    /// Put the tools of Soft-RoCE and Soft-iWARP in, and a device rxe0.
     #[arg(long)]
     pub(crate) rdma: bool,
     /// A further program of this machine to put in, with its libraries.

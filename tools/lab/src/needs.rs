@@ -21,7 +21,7 @@ const MACHINE: [Need; 2] = [
     },
 ];
 
-/// To run one with Soft-RoCE.
+/// To run one with RDMA devices in software.
 const RDMA: [Need; 2] = [
     Need {
         package: "iproute2",
@@ -29,7 +29,7 @@ const RDMA: [Need; 2] = [
     },
     Need {
         package: "ibverbs-providers",
-        present: || Path::new(RXE).exists(),
+        present: || DRIVERS.iter().all(|name| driver(name).exists()),
     },
 ];
 
@@ -84,8 +84,20 @@ const LIBCLANG: Need = Need {
     present: || libclang().is_some(),
 };
 
-/// The provider of libibverbs for Soft-RoCE.
-pub(crate) const RXE: &str = "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so";
+/// Soft-RoCE and Soft-iWARP, as libibverbs names them.
+pub(crate) const DRIVERS: [&str; 2] = ["rxe", "siw"];
+
+/// The part of libibverbs for one of these.
+pub(crate) fn driver(name: &str) -> PathBuf {
+    let folder = "/usr/lib/x86_64-linux-gnu/libibverbs";
+    format!("{folder}/lib{name}-rdmav34.so").into()
+}
+
+/// The distribution's libfabric, if it is installed.
+pub(crate) fn libfabric() -> Option<PathBuf> {
+    let path = PathBuf::from("/usr/lib/x86_64-linux-gnu/libfabric.so.1");
+    path.exists().then_some(path)
+}
 
 /// The oldest libclang that Linux 7.2 takes (its `scripts/min-tool-version.sh`).
 const OLDEST_LIBCLANG: u32 = 15;
@@ -95,7 +107,7 @@ pub(crate) fn machine(rdma: bool) -> Result<(), Failure> {
     this_machine()?;
     packages::install("the lab", &MACHINE)?;
     if rdma {
-        packages::install("Soft-RoCE in the lab", &RDMA)?;
+        packages::install("RDMA in the lab", &RDMA)?;
     }
     Ok(())
 }

@@ -8,9 +8,9 @@ use limic_runner::folders::{self, root, target};
 use limic_runner::{Failure, Job};
 use serde::Deserialize;
 
-use super::Flavour;
 use super::image::Contents;
 use super::kernel::Kernel;
+use super::{Flavour, needs};
 
 const PACKAGES: [&str; 2] = ["limic-lab-tests", "limic-module-tests"];
 
@@ -60,9 +60,9 @@ impl Selection<'_> {
 }
 
 /// Beginnings of the names of the tests that CI runs: the guest itself, the module's interface and
-/// what it does, the faults of LiMIC2, one conformance suite over the module, the fuzzer, and an
-/// endpoint over Soft-RoCE.
-const SHORT: [&str; 16] = [
+/// what it does, the faults of LiMIC2, one conformance suite over the module, the fuzzer, an
+/// endpoint over Soft-RoCE, and a part of the suite over libfabric's verbs.
+const SHORT: [&str; 20] = [
     "machine::",
     "interface::",
     "access::",
@@ -79,6 +79,10 @@ const SHORT: [&str; 16] = [
     "kernel_conformance::",
     "fuzz::honest_processes",
     "verbs_endpoint::",
+    "libfabric_rxe::rxe::every",
+    "libfabric_rxe::rxe::what_was_sent",
+    "libfabric_siw::siw::every",
+    "libfabric_siw::siw::what_was_sent",
 ];
 
 /// Variables for a short run.
@@ -89,6 +93,11 @@ pub(crate) const SHORT_SETTINGS: [(&str, &str); 1] = [("LIMIC_FUZZ_CALLS", "6000
 const FAULTY: &str = "kasan";
 const FAULTY_CODE: &str = "mm/kasan/kasan_test.ko";
 const FAULTY_PATH: &str = "LIMIC_LAB_KASAN_TEST";
+
+/// The beginning of the names of programs that load libfabric, and the variable that tells them
+/// where it is.
+const OVER_LIBFABRIC: &str = "libfabric_";
+const LIBFABRIC_PATH: &str = "LIMIC_LAB_LIBFABRIC";
 
 /// Programs whose processes have to meet inside the module at the same instant. All others are
 /// quicker with one processor: emulated processors slow each other down, and a waiting process
@@ -120,6 +129,18 @@ impl Program {
     pub(crate) fn add_faulty_code(&self, kernel: &Kernel, contents: &mut Contents) {
         if self.name == FAULTY {
             contents.add(FAULTY_PATH, kernel.folder.join(FAULTY_CODE));
+        }
+    }
+
+    /// Puts libfabric in, for programs that load it. They say so where it is missing.
+    pub(crate) fn add_libfabric(&self, contents: &mut Contents) {
+        if self.name.starts_with(OVER_LIBFABRIC)
+            && let Some(path) = needs::libfabric()
+        {
+            contents.add(LIBFABRIC_PATH, path);
+            // The completions that libfabric asks for by itself are more than Soft-RoCE has.
+            let universe = ("FI_UNIVERSE_SIZE".to_owned(), "16".to_owned());
+            contents.environment.push(universe);
         }
     }
 

@@ -187,6 +187,7 @@ impl Tests<'_> {
         contents.programs.push(program.path.clone());
         contents.programs.extend(programs::started());
         program.add_faulty_code(&self.kernel, &mut contents);
+        program.add_libfabric(&mut contents);
         let limit = Duration::from_secs(limit);
         Ok(Session::new(
             &self.kernel,
