@@ -180,7 +180,10 @@ impl Device {
         if self.info.memory_mode() & FI_MR_ENDPOINT != 0 {
             self.close_registrations();
         }
-        self.empty_queue();
+        // Its name is known since it was enabled: `ofi_rxm` has nothing to read before.
+        if self.name_len > 0 {
+            self.empty_queue();
+        }
         // SAFETY: open or null, and not used any more.
         let closed = unsafe { close(self.endpoint) };
         if closed {
