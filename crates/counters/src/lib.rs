@@ -144,8 +144,6 @@ pub struct TunedPath {
     pub peer: Peer,
     /// The shortest of them in bytes.
     pub from_bytes: u64,
-    /// Only while long messages go to that peer too.
-    pub both_ways: bool,
     /// The path that they take.
     pub path: Path,
     /// Their receiver writes them past its caches: messages of 4 MiB and more, where that is

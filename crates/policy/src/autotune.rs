@@ -10,10 +10,6 @@
 //! What is measured is a *spell*: from the first message under way to a moment when there is none,
 //! or a few dozen messages. All messages of a spell take one path, so that several at a time do not
 //! spoil each other's figures.
-//!
-//! While long messages go to the peer too, the two directions share the two processors, and a path
-//! that is fast for one may only take from the other. There the bytes of both directions count, and
-//! what is learnt is kept apart.
 
 mod size_class;
 
@@ -34,8 +30,6 @@ const SHORT_CLASSES: usize = 5;
 const FIRST_TOUCHES: u64 = 4 << 20;
 /// After a try that was spoilt, none for so long.
 const SPOILT_NS: u64 = 50_000_000;
-/// After so many spells in which nothing went to the peer, messages go one way again.
-const QUIET: u32 = 4;
 /// Messages after which a spell ends though others are under way.
 const MOST: u32 = 32;
 /// And those of a try.
@@ -46,26 +40,17 @@ const MOST_OF_TRY: u32 = 8;
 pub struct Switch {
     /// The shortest message of the class, in bytes.
     pub from_bytes: u64,
-    /// Only while messages go both ways.
-    pub both_ways: bool,
     /// The way until now.
     pub before: Candidate,
     /// The way from now on.
     pub now: Candidate,
 }
 
-/// Messages that are judged together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Class {
-    size: usize,
-    both_ways: bool,
-}
-
 /// The spell under way.
 #[derive(Clone, Copy, Debug)]
 struct Spell {
     number: u32,
-    class: Class,
+    class: usize,
     way: Candidate,
     /// Messages that were begun in it.
     messages: u32,
@@ -75,10 +60,7 @@ struct Spell {
     /// Messages of earlier spells that are still under way; the clock starts when they are over.
     older: u32,
     since_ns: u64,
-    /// Bytes that have arrived; while messages go both ways, and those that have gone.
     bytes: u64,
-    /// Long messages went to the peer meanwhile.
-    answered: bool,
     /// A message of another class, or way, came between, or it is not one of those that are
     /// measured: nothing is to be learnt from it.
     mixed: bool,
@@ -94,12 +76,11 @@ impl Spell {
 /// What is known of the long messages from one peer.
 #[derive(Clone, Debug)]
 pub struct Autotuner {
-    /// One way, and while messages go both ways.
-    classes: [[Option<SizeClass>; CLASSES]; 2],
+    classes: [Option<SizeClass>; CLASSES],
     spell: Spell,
     under_way: u32,
-    /// Messages go both ways, if this is not 0: for so many spells more if none goes to the peer.
-    answered: u32,
+    /// Messages go both ways: the last spell did not have the two processors to itself.
+    both_ways: bool,
     /// Bytes that were to go by the pipeline.
     piped: u64,
     /// There are stores past the caches.
@@ -111,13 +92,10 @@ impl Autotuner {
     #[must_use]
     pub const fn new(non_temporal: bool) -> Self {
         Self {
-            classes: [[None; CLASSES]; 2],
+            classes: [None; CLASSES],
             spell: Spell {
                 number: 0,
-                class: Class {
-                    size: 0,
-                    both_ways: false,
-                },
+                class: 0,
                 way: Candidate::by(Path::Pipeline),
                 messages: 0,
                 most: MOST,
@@ -125,38 +103,25 @@ impl Autotuner {
                 older: 0,
                 since_ns: 0,
                 bytes: 0,
-                answered: false,
                 mixed: true,
             },
             under_way: 0,
-            answered: 0,
+            both_ways: false,
             piped: 0,
             non_temporal,
         }
     }
 
-    fn class_of(&self, bytes: u64) -> Class {
+    fn class_of(bytes: u64) -> usize {
         let doublings = (bytes / LEAST_BYTES).max(1).ilog2() as usize;
-        Class {
-            size: doublings.min(CLASSES - 1),
-            both_ways: self.answered > 0,
-        }
+        doublings.min(CLASSES - 1)
     }
 
-    fn known(&self, class: Class) -> Option<&SizeClass> {
-        self.classes[usize::from(class.both_ways)][class.size].as_ref()
-    }
-
-    fn known_mut(&mut self, class: Class) -> &mut Option<SizeClass> {
-        &mut self.classes[usize::from(class.both_ways)][class.size]
-    }
-
-    fn new_class(&self, class: Class, table: Path) -> SizeClass {
-        let from_bytes = LEAST_BYTES << class.size;
-        let sizes = &self.classes[usize::from(class.both_ways)];
-        let beside = [class.size.wrapping_sub(1), class.size + 1].into_iter();
+    fn new_class(&self, class: usize, table: Path) -> SizeClass {
+        let from_bytes = LEAST_BYTES << class;
+        let beside = [class.wrapping_sub(1), class + 1].into_iter();
         let found = beside
-            .filter_map(|size| sizes.get(size)?.as_ref())
+            .filter_map(|class| self.classes.get(class)?.as_ref())
             .find(|known| known.table == table && known.current.path == table);
         let new = SizeClass::new(table, from_bytes, self.non_temporal);
         found.map_or(new, |known| SizeClass::beside(known, from_bytes))
@@ -171,27 +136,23 @@ impl Autotuner {
         available: PathSet,
         now_ns: impl Fn() -> u64,
     ) -> (Candidate, u32, Option<Switch>) {
-        let mut switch = None;
-        let begins = self.under_way == 0 || self.spell.is_full();
-        if begins {
-            switch = self.close(&now_ns);
-        }
-        let class = self.class_of(bytes);
-        if self.known(class).is_none_or(|known| known.table != table) {
+        let class = Self::class_of(bytes);
+        if self.classes[class].is_none_or(|known| known.table != table) {
             // The first of its class, or another row holds: the pair has moved.
-            *self.known_mut(class) = Some(self.new_class(class, table));
+            self.classes[class] = Some(self.new_class(class, table));
         }
-        if begins {
-            let way = self
-                .known_mut(class)
+        let mut switch = None;
+        if self.under_way == 0 || self.spell.is_full() {
+            switch = self.close(&now_ns);
+            let way = self.classes[class]
                 .as_mut()
                 .map_or(Candidate::by(table), |entry| entry.next(available, &now_ns));
             let number = self.spell.number.wrapping_add(1);
-            let known = self.known(class);
-            let tried = known.is_some_and(|entry| entry.current != way);
+            let tried = self.classes[class].is_some_and(|entry| entry.current != way);
             let touched = way.path != Path::Pipeline || self.piped >= FIRST_TOUCHES;
-            let skipped =
-                class.size < SHORT_CLASSES && !tried && known.is_some_and(SizeClass::may_skip);
+            let skipped = class < SHORT_CLASSES
+                && !tried
+                && self.classes[class].is_some_and(|entry| entry.may_skip());
             let measured = touched && !skipped;
             self.spell = Spell {
                 number,
@@ -203,7 +164,6 @@ impl Autotuner {
                 older: self.under_way,
                 since_ns: if measured { now_ns() } else { 0 },
                 bytes: 0,
-                answered: false,
                 mixed: !measured,
             };
         }
@@ -216,7 +176,7 @@ impl Autotuner {
             return (self.spell.way, self.spell.number, switch);
         }
         self.spell.mixed = true;
-        let current = self.known(class).map(|entry| entry.current);
+        let current = self.classes[class].map(|entry| entry.current);
         let way = current
             .filter(|current| available.contains(current.path))
             .unwrap_or(Candidate::by(table));
@@ -243,35 +203,30 @@ impl Autotuner {
         None
     }
 
-    /// Of a long message to the peer, so many bytes more have gone; none yet where the peer begins
-    /// to take part in it.
-    pub fn answered(&mut self, bytes: u64, now_ns: impl Fn() -> u64) {
+    /// The peer takes part in a long message to it, or is to take one without an answer. While one
+    /// from it is under way too, both share the two processors, and each path would be taken for
+    /// faster the more it takes from the other direction.
+    pub fn answered(&mut self, now_ns: impl Fn() -> u64) {
         if self.under_way == 0 {
             return;
         }
-        self.answered = QUIET;
-        self.spell.answered = true;
-        let Spell { class, way, .. } = self.spell;
-        if class.both_ways {
-            if self.spell.older == 0 {
-                self.spell.bytes += bytes;
-            }
-            return;
-        }
-        // It began as a spell of one direction.
         self.spell.mixed = true;
-        let class = self.known_mut(class).as_mut();
+        self.both_ways = true;
+        let way = self.spell.way;
+        let class = self.classes[self.spell.class].as_mut();
         if let Some(class) = class.filter(|class| class.current != way) {
             class.spoilt(now_ns().saturating_add(SPOILT_NS));
         }
     }
 
     /// Whether messages of so many bytes go by this path, and no other one of `available` is to be
-    /// tried now.
+    /// tried now. None is while messages go both ways.
     #[must_use]
     pub fn is_settled(&self, bytes: u64, path: Path, available: PathSet) -> bool {
-        let class = self.known(self.class_of(bytes));
-        class.is_some_and(|class| class.current.path == path && class.is_settled(available))
+        let class = self.classes[Self::class_of(bytes)].as_ref();
+        class.is_some_and(|class| {
+            class.current.path == path && (self.both_ways || class.is_settled(available))
+        })
     }
 
     /// Messages that have begun, and have not arrived.
@@ -284,32 +239,26 @@ impl Autotuner {
     fn close(&mut self, now_ns: impl Fn() -> u64) -> Option<Switch> {
         let spell = self.spell;
         self.spell.mixed = true;
-        self.spell.answered = true;
-        if !spell.answered {
-            self.answered = self.answered.saturating_sub(1);
-        }
-        let quiet = spell.class.both_ways && !spell.answered;
-        if spell.mixed || spell.older > 0 || spell.bytes == 0 || quiet {
+        if spell.mixed || spell.older > 0 || spell.bytes == 0 {
             return None;
         }
+        self.both_ways = false;
         let now = now_ns();
         let time = now.saturating_sub(spell.since_ns).max(1);
-        let class = self.known_mut(spell.class).as_mut()?;
+        let class = self.classes[spell.class].as_mut()?;
         let before = class.current;
         class
             .measured(spell.way, spell.bytes, time, now)
             .then_some(Switch {
                 from_bytes: class.from_bytes,
-                both_ways: spell.class.both_ways,
                 before,
                 now: spell.way,
             })
     }
 
-    /// What is taken against the table: the shortest message of each class, and its way. While
-    /// messages go both ways, or not.
-    pub fn tuned(&self, both_ways: bool) -> impl Iterator<Item = (u64, Candidate)> + '_ {
-        let known = self.classes[usize::from(both_ways)].iter().flatten();
+    /// What is taken against the table: the shortest message of each class, and its way.
+    pub fn tuned(&self) -> impl Iterator<Item = (u64, Candidate)> + '_ {
+        let known = self.classes.iter().flatten();
         known
             .filter(|class| class.current != Candidate::by(class.table))
             .map(|class| (class.from_bytes, class.current))

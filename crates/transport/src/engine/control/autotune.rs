@@ -14,7 +14,6 @@ use crate::Peer;
 use crate::counters::TunedPath;
 use crate::engine::control::pace;
 use crate::engine::cx::Cx;
-use crate::engine::peer::pair::ShmPair;
 use crate::engine::request::Incoming;
 
 /// The candidate for a message for which the table says `table`, and the spell that
@@ -41,11 +40,13 @@ pub(crate) fn autotuned(
     (candidate, Some(sample))
 }
 
-/// So many bytes more of a long message to the peer have gone.
+/// A peer takes part in a long message to it, or has it.
 #[inline]
-pub(crate) fn note_long_send(pair: &mut ShmPair, bytes: u64) {
-    if let Some(autotuner) = &mut pair.autotuner {
-        autotuner.answered(bytes, now_ns);
+pub(crate) fn note_long_send(cx: &mut Cx, from: u32) {
+    if let Some(pair) = cx.peers.pair(from) {
+        if let Some(autotuner) = &mut pair.autotuner {
+            autotuner.answered(now_ns);
+        }
     }
 }
 
@@ -73,17 +74,14 @@ pub(crate) fn tuned(cx: &Cx) -> Vec<TunedPath> {
         .filter_map(|(number, peer)| Some((number, peer.pair()?.autotuner.as_ref()?)));
     tuners
         .flat_map(|(number, autotuner)| {
-            [false, true].into_iter().flat_map(move |both_ways| {
-                autotuner
-                    .tuned(both_ways)
-                    .map(move |(from_bytes, candidate)| TunedPath {
-                        peer: Peer(number),
-                        from_bytes,
-                        both_ways,
-                        path: candidate.path,
-                        non_temporal: candidate.non_temporal,
-                    })
-            })
+            autotuner
+                .tuned()
+                .map(move |(from_bytes, candidate)| TunedPath {
+                    peer: Peer(number),
+                    from_bytes,
+                    path: candidate.path,
+                    non_temporal: candidate.non_temporal,
+                })
         })
         .collect()
 }
@@ -91,14 +89,12 @@ pub(crate) fn tuned(cx: &Cx) -> Vec<TunedPath> {
 fn note(from: u32, switch: Option<Switch>) {
     if let Some(Switch {
         from_bytes,
-        both_ways,
         before,
         now,
     }) = switch
     {
-        let when = if both_ways { ", both ways" } else { "" };
         tracing::info!(
-            "messages of {} and more from {}{when}: {now} is faster than {before} here, and is taken; limic tune measures all",
+            "messages of {} and more from {}: {now} is faster than {before} here, and is taken; limic tune measures all",
             ByteSize(from_bytes),
             Peer(from)
         );

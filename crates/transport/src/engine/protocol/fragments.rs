@@ -17,8 +17,8 @@ use limic_pools::staging::StagingPool;
 use limic_records as frame;
 use limic_shm::bytes::gather_part;
 use limic_shm::segment::STAGING_PAGE;
+use limic_shm::system::now_ns;
 
-use crate::engine::control::autotune;
 use crate::engine::cx::Cx;
 use crate::engine::outbound::InlineFragment;
 use crate::engine::peer::pair::ShmPair;
@@ -168,6 +168,12 @@ pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Optio
             pair.unasked.goes(len);
         }
     }
+    if len > LONGEST_EAGER {
+        if let Some(autotuner) = &mut pair.autotuner {
+            // It shares the two processors with what comes from the peer, also unanswered.
+            autotuner.answered(now_ns);
+        }
+    }
     let fragmented = Fragmented {
         tag,
         data: message.data,
@@ -176,13 +182,11 @@ pub(crate) unsafe fn push_eager(cx: &mut Cx, message: &Message<'_>, begun: Optio
         receive: None,
         cut: pair.routes.cut(len, CutFor::Eager),
     };
-    let begun = begun.unwrap_or(0);
     // SAFETY: the caller's promise.
-    let at = unsafe { push_fragments(pair, &mut cx.staging, to, &fragmented, begun) };
-    if len > LONGEST_EAGER {
-        // It shares the two processors with what comes from the peer, also unanswered.
-        autotune::note_long_send(pair, at - begun);
-    }
+    let at = unsafe {
+        let at = begun.unwrap_or(0);
+        push_fragments(pair, &mut cx.staging, to, &fragmented, at)
+    };
     if at < len {
         pair.waited = true;
         return Attempt::Begun(at);
@@ -308,7 +312,6 @@ fn push_asked_of(cx: &mut Cx, slot: Slot, most: u64) -> (u64, bool) {
     // for.
     let at = unsafe { push_fragments(pair, &mut cx.staging, to, &message, fragments.at) };
     let went = at - fragments.at;
-    autotune::note_long_send(pair, went);
     cx.transfers.sent(went);
     sending.stage = SendStage::Fragments(Fragments { at, ..fragments });
     let over = at == fragments.end;

@@ -271,6 +271,7 @@ pub(crate) fn on_clear_to_send(
         confirm,
         ..Fragments::new(clear.start, clear.end)
     });
+    autotune::note_long_send(cx, from);
     fragments::begin_asked(cx, from, slot);
     Ok(())
 }
@@ -298,26 +299,20 @@ fn on_received(cx: &mut Cx, from: u32, id: u64, path: Path) {
     let Some(slot) = send_to(cx, from, id) else {
         return;
     };
-    let Some((stage, len)) = cx
-        .requests
-        .sending(slot)
-        .map(|sending| (sending.stage, sending.data.len()))
-    else {
-        return;
-    };
-    if split_copy::is_open(cx, from, stage) {
+    let stage = cx.requests.sending(slot).map(|sending| sending.stage);
+    if stage.is_none_or(|stage| split_copy::is_open(cx, from, stage)) {
         return;
     }
     // The rest of a record that has begun would never go, and nothing could go behind it.
-    if let SendStage::Fragments(_) = stage {
+    if let Some(SendStage::Fragments(_)) = stage {
         return cx
             .peers
             .violated(from, "that it has received what is on its way");
     }
     if let Some(pair) = cx.peers.pair(from) {
         pair.copies.note_kmod(path == Path::Kmod);
-        autotune::note_long_send(pair, len);
     }
+    autotune::note_long_send(cx, from);
     send::finish_send(cx, slot, path);
 }
 

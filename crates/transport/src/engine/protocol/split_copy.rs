@@ -104,9 +104,7 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
             address: terms.address,
         });
     }
-    if let Some(pair) = cx.peers.pair(from) {
-        autotune::note_long_send(pair, 0);
-    }
+    autotune::note_long_send(cx, from);
     cx.transfers.copies.push_back(slot);
     Ok(())
 }
