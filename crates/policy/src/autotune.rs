@@ -30,6 +30,8 @@ const SHORT_CLASSES: usize = 5;
 const FIRST_TOUCHES: u64 = 4 << 20;
 /// After a try that was spoilt, none for so long.
 const SPOILT_NS: u64 = 50_000_000;
+/// Spells in a row in which nothing long went to the peer, after which messages go one way again.
+const QUIET: u32 = 32;
 /// Messages after which a spell ends though others are under way.
 const MOST: u32 = 32;
 /// And those of a try.
@@ -61,6 +63,8 @@ struct Spell {
     older: u32,
     since_ns: u64,
     bytes: u64,
+    /// Long messages went to the peer meanwhile.
+    answered: bool,
     /// A message of another class, or way, came between, or it is not one of those that are
     /// measured: nothing is to be learnt from it.
     mixed: bool,
@@ -79,8 +83,8 @@ pub struct Autotuner {
     classes: [Option<SizeClass>; CLASSES],
     spell: Spell,
     under_way: u32,
-    /// Messages go both ways: the last spell did not have the two processors to itself.
-    both_ways: bool,
+    /// Messages go both ways, unless this is 0: for so many spells more if none goes to the peer.
+    both_ways: u32,
     /// Bytes that were to go by the pipeline.
     piped: u64,
     /// There are stores past the caches.
@@ -103,10 +107,11 @@ impl Autotuner {
                 older: 0,
                 since_ns: 0,
                 bytes: 0,
+                answered: false,
                 mixed: true,
             },
             under_way: 0,
-            both_ways: false,
+            both_ways: 0,
             piped: 0,
             non_temporal,
         }
@@ -164,11 +169,18 @@ impl Autotuner {
                 older: self.under_way,
                 since_ns: if measured { now_ns() } else { 0 },
                 bytes: 0,
+                answered: false,
                 mixed: !measured,
             };
         }
         self.under_way += 1;
         self.spell.messages += 1;
+        let way = self.classes[class].map_or(table, |entry| entry.current.path);
+        if self.both_ways > 0 && way == Path::SplitCopy && available.contains(Path::Cma) {
+            // The sender's processor, which would help, has its own receive to do.
+            self.spell.mixed = true;
+            return (Candidate::by(Path::Cma), self.spell.number, switch);
+        }
         if self.spell.class == class && available.contains(self.spell.way.path) {
             if self.spell.way.path == Path::Pipeline {
                 self.piped = self.piped.saturating_add(bytes);
@@ -211,7 +223,8 @@ impl Autotuner {
             return;
         }
         self.spell.mixed = true;
-        self.both_ways = true;
+        self.spell.answered = true;
+        self.both_ways = QUIET;
         let way = self.spell.way;
         let class = self.classes[self.spell.class].as_mut();
         if let Some(class) = class.filter(|class| class.current != way) {
@@ -225,7 +238,7 @@ impl Autotuner {
     pub fn is_settled(&self, bytes: u64, path: Path, available: PathSet) -> bool {
         let class = self.classes[Self::class_of(bytes)].as_ref();
         class.is_some_and(|class| {
-            class.current.path == path && (self.both_ways || class.is_settled(available))
+            class.current.path == path && (self.both_ways > 0 || class.is_settled(available))
         })
     }
 
@@ -239,10 +252,13 @@ impl Autotuner {
     fn close(&mut self, now_ns: impl Fn() -> u64) -> Option<Switch> {
         let spell = self.spell;
         self.spell.mixed = true;
+        if !spell.answered {
+            self.both_ways = self.both_ways.saturating_sub(1);
+        }
+        self.spell.answered = true;
         if spell.mixed || spell.older > 0 || spell.bytes == 0 {
             return None;
         }
-        self.both_ways = false;
         let now = now_ns();
         let time = now.saturating_sub(spell.since_ns).max(1);
         let class = self.classes[spell.class].as_mut()?;

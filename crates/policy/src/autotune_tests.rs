@@ -120,7 +120,7 @@ fn a_class_is_settled_while_messages_go_both_ways() {
     run.autotuner.answered(|| 0);
     run.arrives(PIPELINE_WINS, way, spell, bytes);
     assert!(settled(&run));
-    run.windows(PIPELINE_WINS, bytes, 8, 2, Path::Pipeline);
+    run.windows(PIPELINE_WINS, bytes / 2, QUIET, 1, Path::Pipeline);
     assert!(!settled(&run), "one way again");
 }
 
@@ -385,6 +385,27 @@ fn nothing_is_learnt_while_messages_go_both_ways() {
         run.autotuner.answered(|| run.now);
     }
     assert_eq!(run.tuned(), [(1 << 20, Candidate::by(Path::Cma))]);
+}
+
+/// A split copy has two processors work for one direction.
+#[test]
+fn nothing_goes_by_split_copy_while_messages_go_both_ways() {
+    let (bytes, table) = (1 << 20, Path::SplitCopy);
+    let mut run = Run::new();
+    let start = |run: &mut Run, available| run.autotuner.start(bytes, table, available, || 0);
+    let (way, spell, _) = start(&mut run, ALL);
+    assert_eq!(way.path, Path::SplitCopy);
+    run.autotuner.answered(|| 0);
+    let (way, second, _) = start(&mut run, ALL);
+    assert_eq!(way.path, Path::Cma);
+    let (way, third, _) = start(&mut run, ALL.without(Path::Cma));
+    assert_eq!(way.path, Path::SplitCopy, "there is no other one");
+    for spell in [spell, second, third] {
+        run.arrives(PIPELINE_WINS, Candidate::by(table), spell, bytes);
+    }
+    run.windows(PIPELINE_WINS, bytes, QUIET, 1, table);
+    let (way, ..) = start(&mut run, ALL);
+    assert_eq!(way.path, Path::SplitCopy, "one way again");
 }
 
 /// The first messages of the pipeline touch its memory for the first time.
