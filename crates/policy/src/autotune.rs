@@ -32,6 +32,8 @@ const FIRST_TOUCHES: u64 = 4 << 20;
 const SPOILT_NS: u64 = 50_000_000;
 /// Spells in a row in which nothing long went to the peer, after which messages go one way again.
 const QUIET: u32 = 32;
+/// Longer messages go by split copy both ways too (docs/decisions/0017).
+const LONGEST_ATTACHED: u64 = 512 << 10;
 /// Messages after which a spell ends though others are under way.
 const MOST: u32 = 32;
 /// And those of a try.
@@ -175,8 +177,9 @@ impl Autotuner {
         }
         self.under_way += 1;
         self.spell.messages += 1;
-        let way = self.classes[class].map_or(table, |entry| entry.current.path);
-        if self.both_ways > 0 && way == Path::SplitCopy && available.contains(Path::Cma) {
+        let path = self.classes[class].map_or(table, |entry| entry.current.path);
+        let shares = self.both_ways > 0 && path == Path::SplitCopy && bytes <= LONGEST_ATTACHED;
+        if shares && available.contains(Path::Cma) {
             // The sender's processor, which would help, has its own receive to do.
             self.spell.mixed = true;
             return (Candidate::by(Path::Cma), self.spell.number, switch);
@@ -238,7 +241,7 @@ impl Autotuner {
     pub fn is_settled(&self, bytes: u64, path: Path, available: PathSet) -> bool {
         let class = self.classes[Self::class_of(bytes)].as_ref();
         class.is_some_and(|class| {
-            class.current.path == path && (self.both_ways > 0 || class.is_settled(available))
+            class.current.path == path && (self.both_ways == QUIET || class.is_settled(available))
         })
     }
 
@@ -255,6 +258,7 @@ impl Autotuner {
         if !spell.answered {
             self.both_ways = self.both_ways.saturating_sub(1);
         }
+        // A spell may be closed twice, and counts once.
         self.spell.answered = true;
         if spell.mixed || spell.older > 0 || spell.bytes == 0 {
             return None;

@@ -328,21 +328,24 @@ proptest! {
     /// noise that is smaller than the margin it does not flap.
     #[test]
     fn it_takes_what_there_is_and_does_not_flap(
-        steps in proptest::collection::vec((any::<bool>(), 0..24_u32, 0..100_000_u64), 1..600),
+        steps in proptest::collection::vec((0..3, 0..24_u32, 0..100_000_u64), 1..600),
+        table in proptest::sample::select(vec![Path::Pipeline, Path::SplitCopy]),
         cma: bool,
     ) {
         let mut autotuner = Autotuner::new(true);
         let mut under_way = Vec::new();
         let mut now = 0;
         let available = if cma { ALL } else { ALL.without(Path::Cma) };
-        for (begin, shift, time) in steps {
+        for (step, shift, time) in steps {
             now += time;
-            if begin {
+            if step == 0 {
                 let bytes = LEAST_BYTES << shift;
-                let (way, spell, _) = autotuner.start(bytes, Path::Pipeline, available, || now);
+                let (way, spell, _) = autotuner.start(bytes, table, available, || now);
                 prop_assert!(available.contains(way.path) && CANDIDATES.contains(&way));
                 prop_assert!(!way.non_temporal || bytes >= LEAST_NON_TEMPORAL);
                 under_way.push((spell, bytes));
+            } else if step == 1 {
+                autotuner.answered(|| now);
             } else if let Some((spell, bytes)) = under_way.pop() {
                 autotuner.finish(spell, bytes, || now);
             }
@@ -390,7 +393,7 @@ fn nothing_is_learnt_while_messages_go_both_ways() {
 /// A split copy has two processors work for one direction.
 #[test]
 fn nothing_goes_by_split_copy_while_messages_go_both_ways() {
-    let (bytes, table) = (1 << 20, Path::SplitCopy);
+    let (bytes, table) = (512 << 10, Path::SplitCopy);
     let mut run = Run::new();
     let start = |run: &mut Run, available| run.autotuner.start(bytes, table, available, || 0);
     let (way, spell, _) = start(&mut run, ALL);
@@ -398,6 +401,8 @@ fn nothing_goes_by_split_copy_while_messages_go_both_ways() {
     run.autotuner.answered(|| 0);
     let (way, second, _) = start(&mut run, ALL);
     assert_eq!(way.path, Path::Cma);
+    let (way, ..) = run.autotuner.clone().start(2 * bytes, table, ALL, || 0);
+    assert_eq!(way.path, Path::SplitCopy, "it is longer");
     let (way, third, _) = start(&mut run, ALL.without(Path::Cma));
     assert_eq!(way.path, Path::SplitCopy, "there is no other one");
     for spell in [spell, second, third] {
