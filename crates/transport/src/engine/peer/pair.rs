@@ -180,7 +180,8 @@ impl ShmPair {
         }
     }
 
-    /// Whether an eager message of this length waits until there is room for all of it.
+    /// Whether a record holds an eager message of this length: mostly it waits until there is room
+    /// for all of it.
     #[inline(always)]
     pub(crate) fn goes_in_record(&self, len: u64) -> bool {
         len < self.routes.record_below

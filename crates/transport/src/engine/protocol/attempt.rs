@@ -127,11 +127,14 @@ pub(crate) unsafe fn attempt(cx: &mut Cx, message: &Message<'_>, turn: Turn) -> 
         }
         SendPlan::Record | SendPlan::Buffer | SendPlan::Fragments => {}
     }
-    // A slot of the shared ring holds less than a record: what needs a buffer there must not wait
+    // A slot of the shared ring holds less than a record. What needs a buffer there must not wait
     // for those that other peers hold.
-    let in_slot = pair.out.fits(len, message.immediate) || !pool.holds_nothing(to);
+    let lacks_buffer = turn == Turn::Queued
+        && !pair.out.fits(len, message.immediate)
+        && pool.holds_nothing(to)
+        && pair.out.has_room();
     let in_record = plan == SendPlan::Record || pair.goes_in_record(len);
-    if turn == Turn::Whole || (in_record && in_slot) {
+    if turn == Turn::Whole || (in_record && !lacks_buffer) {
         return Attempt::Waits;
     }
     // There may be room for its fragments.
