@@ -333,7 +333,7 @@ pub unsafe extern "C" fn limic_sendrecv(
             Err(why) => Err(why),
         };
         match (sent, received) {
-            (Err(why), Err(limic::Error::Cancelled)) => Err(Failure::from(why)),
+            (Err(why), Err(limic::Error::Cancelled)) => Ok(status.unless(Err(why))?),
             (_, Err(why)) | (Err(why), _) => Err(why.into()),
             (Ok(_), Ok(_)) => Ok(()),
         }

@@ -55,12 +55,12 @@ static void names_who_is_gone(uint32_t threads)
     OK(limic_myself(endpoint, &me));
     OK(limic_endpoint_close(gone));
 
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < 14; round++) {
         limic_status status = LIMIC_STATUS_INIT;
-        int64_t timeout = round < 6 ? LIMIC_FOREVER : 1000000000;
+        int64_t timeout = round < 7 ? LIMIC_FOREVER : 1000000000;
         int code = LIMIC_OK;
         status.source = me;
-        switch (round % 6) {
+        switch (round % 7) {
         case 0:
         case 1:
             code = limic_recv(endpoint, inbox, sizeof inbox, peer, 1, 0, &status);
@@ -73,6 +73,10 @@ static void names_who_is_gone(uint32_t threads)
             code = limic_probe(endpoint, peer, 1, 0, timeout, &status);
             break;
         case 4:
+            code = limic_sendrecv(endpoint, data, sizeof data, peer, 1, inbox, sizeof inbox, me, 1,
+                                  0, &status);
+            break;
+        case 5:
             code = limic_mprobe(endpoint, peer, 1, 0, timeout, &message, &status);
             break;
         default:
