@@ -19,8 +19,9 @@ impl fmt::Debug for RegionKey {
 /// Exposed memory. Peers may change its bytes at any time, so it is read and written by copies
 /// only.
 ///
-/// Dropping it revokes the exposure. Where [`revoke`](Self::revoke) would fail because a peer is in
-/// the middle of an access, the memory is never freed, and a warning says so.
+/// Dropping it revokes the exposure, and waits as [`revoke`](Self::revoke) does, also if the
+/// endpoint was closed meanwhile. Where that would fail because a peer is in the middle of an
+/// access, the memory is never freed, and a warning says so.
 pub struct Region<'e, E: Endpoint> {
     endpoint: &'e E,
     id: RegionId,
@@ -89,8 +90,8 @@ impl<'e, E: Endpoint> Region<'e, E> {
     /// # Errors
     /// [`Error::RegionInUse`] if a peer is stopped in the middle of an access, and nothing of that
     /// moves for ten seconds, or if accesses go on for a minute: the memory is never freed.
-    /// [`Error::UnknownRequest`] if the endpoint was closed, which leaves the memory to peers that
-    /// may still copy.
+    /// [`Error::UnknownRequest`] if the endpoint was closed while no peer accessed the region: its
+    /// memory is never freed.
     pub fn revoke(mut self) -> Result<Vec<u8>> {
         self.revoked = true;
         self.endpoint.revoke(self.id)

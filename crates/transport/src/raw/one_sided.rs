@@ -51,7 +51,8 @@ pub trait OneSided: Requests {
     /// [`Error::UnknownRequest`](crate::Error::UnknownRequest);
     /// [`Error::RegionInUse`](crate::Error::RegionInUse) if nothing of an access moves for ten
     /// seconds, or accesses go on for a minute. No other access begins, and this can be tried
-    /// again. A closed endpoint knows no regions but those that a peer was accessing at its end.
+    /// again. A closed endpoint over shared memory knows no regions but those that a peer was
+    /// accessing at its end.
     fn revoke(&self, region: RegionId) -> Result<Vec<u8>>;
 
     /// Ends the exposure as [`revoke`](Self::revoke) does, without waiting: `Ok(None)` while

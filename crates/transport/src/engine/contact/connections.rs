@@ -159,15 +159,17 @@ pub(crate) fn drop_connection(cx: &mut Cx, index: u32) {
     connection.socket.end_sending();
     let said_goodbye = connection.said_goodbye;
     // Before the peer is stopped, each split copy under way counts, and each region of an endpoint
-    // that closes: `fail_peer` takes that back.
+    // that closes. Once it is, `fail_peer` ends the quarantine of those that are in neither.
     let is_closed = cx.identity.is_closed();
-    let is_awaited = ((said_goodbye || is_closed) && stop_writer::is_awaited(cx, peer))
-        || (is_closed && cx.regions.are_exposed());
+    let writes = (said_goodbye || is_closed) && stop_writer::is_awaited(cx, peer);
+    let is_awaited = writes || (is_closed && cx.regions.are_exposed());
     if is_closed && !is_awaited {
         return;
     }
-    cx.arenas
-        .keep_for_living(peer, connection.pid, connection.pidfd.as_ref());
+    if writes || !is_closed {
+        cx.arenas
+            .keep_for_living(peer, connection.pid, connection.pidfd.as_ref());
+    }
     // A peer that has said goodbye is in the middle of nothing. A forked child of it may have said
     // that, so what it is in the middle of counts.
     if !said_goodbye || is_awaited {

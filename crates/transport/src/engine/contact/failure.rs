@@ -23,7 +23,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
     if !cx.peers.is_alive(number) {
         return;
     }
-    let is_awaited = stop_writer(cx, number, &why) | regions::accesses(cx, number).is_some();
+    let is_awaited = stop_writer(cx, number, &why) || regions::accesses(cx, number).is_some();
     copy_out_loans(cx, number);
     let Some((before, ring)) = cx.peers.fail(number, why.clone()) else {
         // What came meanwhile was the reason of its failure.
@@ -151,7 +151,8 @@ fn fail_operation(cx: &mut Cx, slot: u32, error: &Error) {
 fn copy_out_loans(cx: &mut Cx, number: u32) {
     for (token, message) in cx.matching.store().in_arenas_of(number) {
         if cx.matching.is_over_all(message.len) {
-            let why = "its sender is gone, and 32 times LIMIC_UNEXPECTED_BYTES are kept already";
+            let why = "its sender is gone, and with it messages would take more than 32 times \
+                       LIMIC_UNEXPECTED_BYTES";
             unexpected::lose(cx, token, arena_message::lost(number, &message, why));
         } else if let Some(bytes) = arena_message::bytes_of(cx, token) {
             budget::count_more(cx, number, bytes.len() as i64);

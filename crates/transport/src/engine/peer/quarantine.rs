@@ -7,7 +7,8 @@
 //! ended, which its pidfd tells, or its end of the connection where there is no pidfd; so is the
 //! word in which it says what it accesses. Receives into which it was writing are kept until it has
 //! counted the block. A peer that has said goodbye is not among these, unless it is in the middle
-//! of a block: then a forked child of it may have said that.
+//! of a block: then a forked child of it may have said that. Of an endpoint that has closed, those
+//! are here that access one of its regions.
 
 use limic_shm::control::PeerProcess;
 use limic_shm::owner::region::PeerAccess;
