@@ -56,7 +56,7 @@ struct Left {
     /// Its number, which another one may have after it.
     number: u16,
     id: RegionId,
-    /// It is asked whether that is over, once it is closed.
+    /// The endpoint, which is asked whether that is over; none until it is closed.
     limic: Option<Rc<HybridEndpoint>>,
 }
 
@@ -137,7 +137,7 @@ impl Region {
     }
 
     /// An endpoint is closed, and no other one has its number yet.
-    pub(crate) fn is_left_by(&self, number: u16, limic: &Rc<HybridEndpoint>) {
+    pub(crate) fn keep_closed(&self, number: u16, limic: &Rc<HybridEndpoint>) {
         let mut left = self.left.borrow_mut();
         let here = left.iter_mut().filter(|left| left.number == number);
         for left in here.filter(|left| left.limic.is_none()) {

@@ -374,11 +374,16 @@ fn operations_that_are_lost_on_their_way() {
 
 /// What a program says next, of which it says no more before it is answered.
 fn line_of(child: &mut Child) -> String {
-    let mut line = String::new();
-    let said = child.stdout.as_mut().expect("piped");
-    let read = BufReader::new(said).read_line(&mut line);
-    read.expect("it says something");
-    line
+    let mut said = child.stdout.take().expect("piped");
+    let (tell, heard) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let read = BufReader::new(&mut said).read_line(&mut line);
+        tell.send((read.map(|_| line), said))
+    });
+    let (line, said) = heard.recv_timeout(LIMIT).expect("it says something");
+    child.stdout = Some(said);
+    line.expect("text")
 }
 
 /// The bytes of a name in hexadecimal.
@@ -524,7 +529,7 @@ fn a_peer_that_is_back_hears_nothing_of_what_it_asked_for_before() {
     let go_on = child.stdin.as_mut().expect("piped").write_all(b"\n");
     go_on.expect("it reads");
     stranger.send(peer, Tag(3), &own[..8]).expect("sent");
-    let answer = stranger.recv((peer, Tag(4)), &mut [0; 8]);
+    let answer = stranger.recv_timeout((peer, Tag(4)), &mut [0; 8], LIMIT);
     answer.expect("received");
     // It may have closed its endpoint by now.
     let told = stranger.probe((peer, aside));

@@ -240,11 +240,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             auto.remove(endpoint);
         }
         // SAFETY: as above. Nothing else ever holds an endpoint.
-        let object = unsafe { object::take_back::<Endpoint>(fid) };
-        if let Some(Endpoint { limic, number, .. }) = object {
+        if let Some(Endpoint { limic, number, .. }) = unsafe { object::take_back(fid) } {
             let limic = Rc::new(limic);
             for region in domain.regions.borrow().values() {
-                region.is_left_by(number, &limic);
+                region.keep_closed(number, &limic);
             }
         }
         drop(turn);
