@@ -127,7 +127,8 @@ settings! {
         "bytes of unexpected messages, each with some 256 for itself, that an endpoint keeps \
          before it asks senders to wait with long ones. Beyond 16 times as many, all messages of \
          a peer that sent more than its share wait in its ring until some are received. Beyond 32 \
-         times as many, such a peer without a ring of its own is given up",
+         times as many, such a peer without a ring of its own is given up, and loans that a peer \
+         left when it closed or died are lost",
         "64K or more bytes (suffix K, M or G), or unlimited";
 
         Loan: Memory "LIMIC_LOAN_BYTES" "loan_bytes",
@@ -171,7 +172,8 @@ settings! {
          faster",
         "on or off";
         "Paths that a file, the environment or the application asks for stand in any case. Nothing \
-         is measured while a node has more endpoints than CPUs.";
+         is measured while a node has more endpoints than CPUs. While messages go both ways, \
+         cross-memory attach takes the place of split copies, up to 512 KiB.";
 
         LineLatency: Paths "LIMIC_LINE_LATENCY" "line_latency",
         pub line_latency: LineLatency = LineLatency::Measured, Plain(|_: &LineLatency| true),
