@@ -200,13 +200,18 @@ impl Fabric {
         }
     }
 
-    /// A port of this side is down. Its streams end at once where another port serves: the peer may
-    /// have nothing by which it would notice, and gives up sooner or later. Elsewhere adapters
-    /// repeat what is under way, until the port is back or they give up.
+    /// The other rail, if it works, and whether its port is up.
+    fn beside(&self, rail: usize) -> Option<(usize, bool)> {
+        let other = self.rails_from(rail).find(|other| *other != rail)?;
+        let port = self.rails[other].port_now(&self.settings);
+        Some((other, port.is_ok()))
+    }
+
+    /// A port of this side is down. Its streams end at once where another port serves. The peer may
+    /// not notice, and gives up in the end. Elsewhere adapters repeat what is under way, until the
+    /// port is back or they give up.
     fn port_went(&mut self, rail: usize) {
-        let is_up = |rail: &usize| self.rails[*rail].port_now(&self.settings).is_ok();
-        let other = self.rails_from(rail).find(|other| *other != rail);
-        let Some(other) = other.filter(is_up) else {
+        let Some((other, true)) = self.beside(rail) else {
             return;
         };
         let is_lone = self.settings.streams == 1;
@@ -220,13 +225,16 @@ impl Fabric {
     }
 
     /// A port of this side is up again: peers are told at once of the streams that are made anew
-    /// there.
+    /// there. Streams that stayed where the other port is down, for want of this one, leave it now.
     fn port_came(&mut self, rail: usize) {
         self.rails[rail].rests_until = self.looked_at;
         for connection in self.connections.values_mut() {
             for mend in connection.mends.iter_mut().filter(|it| it.rail == rail) {
                 (mend.next, mend.tries) = (self.looked_at, 0);
             }
+        }
+        if let Some((other, false)) = self.beside(rail) {
+            self.port_went(other);
         }
     }
 

@@ -108,7 +108,7 @@ pub(crate) unsafe fn ibv_query_port(
     });
     // SAFETY: room for the answer.
     let attr = unsafe { &mut *attr };
-    attr.state = match net(|net| net.down) == Some(device) {
+    attr.state = match net(|net| net.down.contains(&device)) {
         true => ibv_port_state::IBV_PORT_DOWN,
         false => ibv_port_state::IBV_PORT_ACTIVE,
     };
@@ -222,10 +222,12 @@ impl Net {
 
     /// The port of an adapter goes down, or comes back, of which its driver tells.
     pub(crate) fn turn_port(&mut self, device: usize, is_up: bool) {
-        self.down = (!is_up).then_some(device);
-        let kind = match is_up {
-            true => ibv_event_type::IBV_EVENT_PORT_ACTIVE,
-            false => ibv_event_type::IBV_EVENT_PORT_ERR,
+        let kind = if is_up {
+            self.down.remove(&device);
+            ibv_event_type::IBV_EVENT_PORT_ACTIVE
+        } else {
+            self.down.insert(device);
+            ibv_event_type::IBV_EVENT_PORT_ERR
         };
         self.tell(device, 1, kind);
     }

@@ -31,7 +31,7 @@ pub(crate) use rdma_sys::*;
 pub(crate) fn adapters(natures: &[Nature]) {
     net(|net| {
         (net.gone, net.frozen, net.spoilt) = (None, None, None);
-        net.down = None;
+        net.down.clear();
         net.apart = false;
         net.events.clear();
         net.natures = natures.to_vec();

@@ -1,7 +1,7 @@
 //! The adapters of a test, and the network between them.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rdma_sys::{ibv_ah_attr, ibv_device, ibv_event_type, ibv_qp_state};
 use rdma_sys::{ibv_wc_opcode as opcode, ibv_wc_status as status, ibv_wr_opcode as asked};
@@ -42,8 +42,8 @@ pub(crate) struct Net {
     pub(crate) calls: Option<usize>,
     /// The adapter that does nothing for a while.
     pub(crate) frozen: Option<usize>,
-    /// The adapter whose port is down: nothing gets through there.
-    pub(crate) down: Option<usize>,
+    /// Adapters whose port is down: nothing gets through there.
+    pub(crate) down: BTreeSet<usize>,
     /// Adapters are on networks of their own, two on each: `fake0` and `fake1`, and so on.
     pub(crate) apart: bool,
     /// The adapter that is there no more.
@@ -175,9 +175,9 @@ impl Net {
         if let Some(to) = request.to {
             let bytes = self.bytes_of(&request);
             let datagram = Datagram { to, bytes };
-            let ends = [to.0, device].map(Some);
-            let is_lost = ends.contains(&self.down)
-                || ends.contains(&self.gone)
+            let ends = [to.0, device];
+            let is_lost = ends.iter().any(|end| self.down.contains(end))
+                || ends.map(Some).contains(&self.gone)
                 || !self.reaches(device, to.0);
             if is_lost {
                 self.over(at, &request, status::IBV_WC_SUCCESS);
@@ -196,7 +196,9 @@ impl Net {
         let other = self.pairs.iter().position(|pair| {
             Some(pair.device) == there
                 && there != self.frozen
-                && ![there, Some(device)].contains(&self.down)
+                && ![pair.device, device]
+                    .iter()
+                    .any(|end| self.down.contains(end))
                 && self.reaches(device, pair.device)
                 && pair.number == told.other
                 && pair.told.other == number

@@ -187,7 +187,7 @@ fn a_port_that_comes_back_is_used_again() {
         });
         let into = Memory::of(&a, vec![0; 40_000]);
         let offered = Memory::of(&b, vec![7; 40_000]);
-        net(|net| (net.down, net.impatient) = (Some(down), true));
+        net(|net| (net.down, net.impatient) = ([down].into(), true));
         both_talk((&mut a, there), (&mut b, back), b"one is left");
         read(&mut a, there, offered.remote(), &into);
         settle(&mut [&mut a, &mut b]);
@@ -197,7 +197,7 @@ fn a_port_that_comes_back_is_used_again() {
             both_talk((&mut a, there), (&mut b, back), b"on");
         }
         assert_eq!(a.fabric.live_streams(there), 1);
-        net(|net| net.down = None);
+        net(|net| net.down.clear());
         settle_until(&mut [&mut a, &mut b], "both streams", |sides| {
             let live = sides[0].fabric.live_streams(there);
             (live, sides[1].fabric.live_streams(back)) == (2, 2)
@@ -222,14 +222,14 @@ fn a_port_that_is_down_at_first_contact_is_passed_by() {
         adapters(&[Nature::PLAIN; 4]);
         let mut a = Side::open(1, two_streams(&["fake0", "fake2"]));
         let mut b = Side::open(2, two_streams(&["fake1", "fake3"]));
-        net(|net| (net.down, net.impatient) = (Some(down), true));
+        net(|net| (net.down, net.impatient) = ([down].into(), true));
         let there = a.connect(&b);
         settle_until(&mut [&mut a, &mut b], "a connection", |sides| {
             sides.iter().all(|side| side.connected.len() == 1)
         });
         let back = b.connected[0];
         both_talk((&mut a, there), (&mut b, back), b"by one");
-        net(|net| net.down = None);
+        net(|net| net.down.clear());
         settle_until(&mut [&mut a, &mut b], "both streams", |sides| {
             let live = sides[0].fabric.live_streams(there);
             (live, sides[1].fabric.live_streams(back)) == (2, 2)

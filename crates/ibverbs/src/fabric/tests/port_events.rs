@@ -20,7 +20,10 @@ fn a_lone_stream_leaves_a_port_whose_driver_says_that_it_is_down() {
             net(|net| (net.apart, net.impatient) = (apart, false));
             let ((mut a, there), (mut b, back)) = pair(twice_two(1));
             for down in [end, end + 2, end] {
-                net(|net| net.turn_port(down, false));
+                net(|net| {
+                    net.down.clear();
+                    net.turn_port(down, false);
+                });
                 let (side, to) = match end {
                     0 => (&mut b, back),
                     _ => (&mut a, there),
@@ -74,7 +77,35 @@ fn streams_leave_a_port_and_come_back_as_its_driver_tells() {
     }
 }
 
-/// No other port is there, or it is down too: adapters repeat what is under way.
+/// Both ports of an end go down, that of the stream last, and the other one comes back.
+#[test]
+fn a_lone_stream_goes_to_the_first_port_that_is_up_again() {
+    for apart in [false, true] {
+        for end in [0, 1] {
+            adapters(&[Nature::PLAIN; 4]);
+            net(|net| (net.apart, net.impatient) = (apart, false));
+            let ((mut a, there), (mut b, back)) = pair(twice_two(1));
+            let turns = [(end, false), (end + 2, false), (end, true)];
+            for (said, (port, is_up)) in (1..).zip(turns) {
+                net(|net| net.turn_port(port, is_up));
+                a.say(there, b"on").expect("room");
+                let both_down = net(|net| net.down.len() == 2);
+                if both_down {
+                    wait_for_tick();
+                    settle(&mut [&mut a, &mut b]);
+                    assert_eq!(b.came.len(), 1);
+                } else {
+                    settle_until(&mut [&mut a, &mut b], "the message", |sides| {
+                        sides[1].came.len() == said
+                    });
+                }
+            }
+            all_goes_on((&mut a, there), (&mut b, back), 1);
+        }
+    }
+}
+
+/// No other port is there, or its adapter has failed: adapters repeat what is under way.
 #[test]
 fn streams_stay_on_a_port_that_is_down_where_no_other_serves() {
     for streams in [1, 2] {

@@ -115,7 +115,7 @@ fn adapters_are_tried_in_the_order_that_is_asked_for() {
     assert_eq!(first_of(&[]), "fake0");
     assert_eq!(first_of(&["fake2", "fake0"]), "fake2");
     assert_eq!(first_of(&["gone", "fake1"]), "fake1");
-    net(|net| net.down = Some(2));
+    net(|net| net.down = [2].into());
     assert_eq!(first_of(&["fake2", "fake1"]), "fake1");
 }
 

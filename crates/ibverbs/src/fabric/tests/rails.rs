@@ -94,7 +94,7 @@ fn streams_wait_for_the_port_of_the_adapter_that_is_left() {
     for streams in [1, 2] {
         adapters(&[Nature::PLAIN; 4]);
         let ((mut a, there), (mut b, back)) = pair(twice_two(streams));
-        net(|net| (net.down, net.impatient) = (Some(2), true));
+        net(|net| (net.down, net.impatient) = ([2].into(), true));
         let into = Memory::of(&a, vec![0; 40_000]);
         let offered = Memory::of(&b, vec![7; 40_000]);
         // Whatever is on the port that is down breaks.
@@ -109,7 +109,7 @@ fn streams_wait_for_the_port_of_the_adapter_that_is_left() {
         });
         settle(&mut [&mut a, &mut b]);
         assert_eq!((&a.failed[..], &b.came[..]), (&[][..], &[][..]));
-        net(|net| net.down = None);
+        net(|net| net.down.clear());
         settle_until(&mut [&mut a, &mut b], "the message", |sides| {
             sides[1].from(back) == [b"waits"]
         });
@@ -185,11 +185,11 @@ fn packets_lost_behind_one_that_waits_end_the_connection_too() {
         adapters(&[Nature::PLAIN; 4]);
         let ((mut a, there), (mut b, back)) = pair(twice_two(2));
         // The first stream breaks, and the second has a packet that waits.
-        net(|net| (net.down, net.impatient) = (Some(0), true));
+        net(|net| (net.down, net.impatient) = ([0].into(), true));
         both_talk((&mut a, there), (&mut b, back), b"by the second");
         net(|net| (net.impatient, net.frozen) = (false, Some(3)));
         b.say(back, b"waits").expect("room");
-        net(|net| net.down = None);
+        net(|net| net.down.clear());
         settle_until(&mut [&mut a, &mut b], "both streams", |sides| {
             let live = sides[0].fabric.live_streams(there);
             (live, sides[1].fabric.live_streams(back)) == (2, 2)
@@ -239,7 +239,7 @@ fn packets_lost_before_the_adapter_tells_end_the_connection_too() {
         b.progress();
         net(|net| {
             net.break_queues(0);
-            net.down = (streams == 1).then_some(0);
+            net.down.extend((streams == 1).then_some(0));
         });
         if !is_mended {
             a.fabric.stream_failed(there.0, 0, broken());
@@ -339,11 +339,11 @@ fn a_lone_stream_leaves_a_port_that_is_down() {
     for apart in [false, true] {
         for end in [0, 1] {
             adapters(&[Nature::PLAIN; 4]);
-            net(|net| (net.apart, net.down, net.impatient) = (apart, None, true));
+            net(|net| (net.apart, net.impatient) = (apart, true));
             let ((mut a, there), (mut b, back)) = pair(twice_two(1));
             let mut said = 0;
             for down in [end, end + 2, end] {
-                net(|net| net.down = Some(down));
+                net(|net| net.down = [down].into());
                 let (side, to) = match end {
                     0 => (&mut a, there),
                     _ => (&mut b, back),
@@ -365,10 +365,10 @@ fn a_lone_stream_leaves_a_port_that_is_down() {
 fn a_lone_stream_is_made_where_ports_are_up() {
     for down in 0..4 {
         adapters(&[Nature::PLAIN; 4]);
-        net(|net| (net.down, net.impatient) = (None, true));
+        net(|net| net.impatient = true);
         let mut a = Side::open(1, twice_two(1)("fake0"));
         let mut b = Side::open(2, twice_two(1)("fake1"));
-        net(|net| net.down = Some(down));
+        net(|net| net.down = [down].into());
         let there = a.connect(&b);
         settle_until(&mut [&mut a, &mut b], "a connection", |sides| {
             sides.iter().all(|side| side.connected.len() == 1)
