@@ -131,7 +131,13 @@ impl Groups {
             mailbox,
         } = member;
         // Nothing arrives any more. What is in the queues is undone outside of the lock.
-        if let Some(mut inner) = mailbox.leave(how) {
+        let inner = mailbox.leave(how);
+        // Before the messages end: those of this member to itself are forgotten, too.
+        for request in requests.into_iter().flat_map(Requests::iter) {
+            request.abandon();
+            ffi::resched();
+        }
+        if let Some(mut inner) = inner {
             for message in inner.messages() {
                 let outcome = Outcome {
                     error: EPIPE.to_errno(),
@@ -147,10 +153,6 @@ impl Groups {
                     sender.complete(&outcome, true);
                 }
             }
-        }
-        for request in requests.into_iter().flat_map(Requests::iter) {
-            request.abandon();
-            ffi::resched();
         }
         for other in group.mailboxes.iter().filter_map(SetOnce::as_ref) {
             // Those that have left, this one among them, end their receives themselves. In a group

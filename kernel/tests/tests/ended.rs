@@ -206,12 +206,15 @@ fn a_request_that_is_forgotten_stays_as_it_is_though_the_other_side_copies() {
         let memory = Memory::new(LEN);
         let (source, mut fault) = half(1);
         assert_eq!(mine.recv(&[memory.piece()], 1, 1, 0), Ok(PENDING));
+        let itself = Memory::filled(LEN, 2);
+        assert_eq!(mine.send(&[itself.piece()], 0, 2, 1), Ok(PENDING));
+        let completions = mine.header().completions;
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| other.send(&[source.piece()], 0, 1, 0));
             let page = fault.touched();
             assert_eq!(mine.end(), Ok(()));
             assert_eq!(gauge("pinned_pages"), 0);
-            let completions = mine.header().completions;
+            assert_eq!(mine.status(1).state, PENDING, "one to itself");
             fault.release(page);
             drop(fault);
             assert_eq!(sender.join().expect("no panic"), Ok(DONE));
