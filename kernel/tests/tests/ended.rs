@@ -260,6 +260,15 @@ fn state_after(session: &Session) -> Result<(), Errno> {
     session.call(abi::MEMBER, &mut abi::Member::default())
 }
 
+/// Sets what it names when it goes.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 /// A buffer that a peer copies all the time.
 struct Copied {
     memory: Memory,
@@ -282,8 +291,9 @@ impl Copied {
         };
         std::thread::scope(|scope| {
             scope.spawn(|| copied.copy(peer));
+            // The scope ends only when the copier has, also if `rounds` panics.
+            let _stop = Stop(&copied.stop);
             rounds(&copied);
-            copied.stop.store(true, Relaxed);
         });
     }
 
