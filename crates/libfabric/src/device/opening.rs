@@ -150,14 +150,17 @@ impl Device {
     }
 }
 
-/// What to do where an endpoint of a provider cannot be enabled. `ofi_rxm` asks the adapter for
-/// completions of all peers that there may be, and nothing but the environment changes that.
+/// What to do where an endpoint of a provider cannot be enabled. Over verbs, `ofi_rxm` asks the
+/// adapter for completions of all peers that there may be, and nothing but the environment changes
+/// that.
 fn remedy(provider: &str) -> &'static str {
-    match provider.split(';').any(|part| part == "ofi_rxm") {
+    let has = |wanted| provider.split(';').any(|part| part == wanted);
+    match has("ofi_rxm") && has("verbs") {
         true => {
-            " (ofi_rxm asks the adapter for 256 completions for each of 1024 peers: set \
-             FI_UNIVERSE_SIZE to the number of ranks, in all of them; if that is too many still, \
-             set FI_OFI_RXM_MSG_TX_SIZE and FI_OFI_RXM_MSG_RX_SIZE to less than 128)"
+            " (ofi_rxm asks the adapter for 256 completions for each of FI_UNIVERSE_SIZE peers \
+             (1024 unless set): set it to the number of ranks times the endpoints of each, in all \
+             of them; if that is too many still, set FI_OFI_RXM_MSG_TX_SIZE and \
+             FI_OFI_RXM_MSG_RX_SIZE to less than 128)"
         }
         false => "",
     }
@@ -261,5 +264,14 @@ impl Device {
             println!("SKIPPED: no libfabric");
         }
         device
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_remedy_is_for_verbs_alone() {
+        assert!(super::remedy("verbs;ofi_rxm").contains("FI_UNIVERSE_SIZE"));
+        assert_eq!(super::remedy("tcp;ofi_rxm"), "");
     }
 }
