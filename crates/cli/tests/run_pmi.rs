@@ -196,6 +196,18 @@ fn limic_run_serves_the_exchange() {
 }
 
 #[test]
+fn libfabric_is_told_how_many_endpoints_there_are_unless_it_is_said() {
+    let told = |set: Option<&str>| {
+        let mut command = run_script(&["-n", "2"], r#"echo "universe $FI_UNIVERSE_SIZE""#);
+        command.env_remove("FI_UNIVERSE_SIZE");
+        command.envs(set.map(|size| ("FI_UNIVERSE_SIZE", size)));
+        words(&finish(command), "universe")
+    };
+    assert_eq!(told(None), ["universe 64"; 2]);
+    assert_eq!(told(Some("3")), ["universe 3"; 2]);
+}
+
+#[test]
 fn ranks_are_told_when_one_left_before_the_exchange() {
     let output = part(run(&["-n", "3"]), "leave");
     assert_eq!(

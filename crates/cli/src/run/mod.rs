@@ -106,7 +106,8 @@ runs on needs no ssh.
 Rank 0 reads the launcher's standard input, all others read nothing.
 
 Ranks see PMI_FD, PMI_RANK, PMI_SIZE, LIMIC_LOCAL_RANK, LIMIC_LOCAL_SIZE and LIMIC_JOB, and unless \
-it is set, FI_UNIVERSE_SIZE: the number of ranks, by which libfabric asks for its queues.";
+it is set, FI_UNIVERSE_SIZE: the number of ranks, at least 64, by which libfabric asks for its \
+queues. It counts endpoints: set it to ranks times endpoints of each where these are more.";
 
 /// Runs the job; errors are printed.
 pub(crate) fn execute(args: &Args) -> ExitCode {
