@@ -23,9 +23,6 @@ impl OfiFabric {
                 .is_some_and(|connection| connection.is_ready())
             {
                 self.say(number, Kind::Goodbye);
-                if let Some(connection) = self.connection(number) {
-                    connection.leaving = true;
-                }
             } else {
                 self.end(number, true);
             }

@@ -123,6 +123,7 @@ impl OfiFabric {
         };
         let sequence = connection.sent;
         connection.sent += 1;
+        connection.leaving |= kind == Kind::Goodbye;
         connection.queue.push_back(packet);
         self.head(number, packet, kind, sequence);
         self.push(number);
