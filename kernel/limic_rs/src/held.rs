@@ -96,7 +96,7 @@ impl Held {
     }
 
     /// Ends all access for good. When it returns, nobody touches the bytes any more, and pins and
-    /// latch are free. May sleep.
+    /// latch are free, unless another thread is just ending it. May sleep.
     pub(crate) fn shut(&self) {
         drop(self.gate.shut());
     }

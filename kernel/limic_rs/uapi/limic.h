@@ -302,7 +302,7 @@ struct limic_expose {
  * module sets LIMIC_LATCH_STRUCK. Messages that are under way go on with the pages that were there
  * when the latch was opened. What is shut when it is struck, the module ends by itself, a little
  * later; what is open then, the owner has to revoke when it has shut it. In both cases revoking
- * frees the latch at once.
+ * frees the latch at once, unless another thread or the module is just ending it.
  */
 #define LIMIC_LATCHES 64
 #define LIMIC_LATCH_BYTES 4096
