@@ -170,8 +170,7 @@ impl Fabric {
             return;
         }
         let name = self.rails[rail].domain.context().name();
-        let why =
-            format!("{name} of this side has failed, and has lost packets that count as received");
+        let why = format!("{name} of this side has lost packets that count as received");
         self.end(number, ConnectionFailure::Local(why));
     }
 
