@@ -35,6 +35,7 @@ fn who_asks_for_too_many_completions_is_told_the_remedy() {
         return;
     }
     let output = limic(&["info"], "ofi").output().expect("limic info");
+    assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
         text.contains("fi_enable") && text.contains(UNIVERSE),
