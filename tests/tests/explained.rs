@@ -32,7 +32,7 @@ const WARM: usize = 6;
 /// Times that replies and streams are looked at. Buffers that go to and fro go back once they lie
 /// idle, as where another program has the processor, and a long reply then finds too few. A stream
 /// is offered for some time if one of it came too early.
-const TRIES: usize = 20;
+const TRIES: usize = 60;
 
 /// Messages by path, as this rank counts what it sends or receives.
 fn messages(counters: &Counters, sent: bool) -> Vec<(Path, u64)> {
