@@ -30,7 +30,7 @@ const SHORT_CLASSES: usize = 5;
 const FIRST_TOUCHES: u64 = 4 << 20;
 /// After a try that was spoilt, none for so long.
 const SPOILT_NS: u64 = 50_000_000;
-/// Spells in a row in which nothing long went to the peer, after which messages go one way again.
+/// Messages go one way again when nothing long has gone to the peer in so many spells.
 const QUIET: u32 = 32;
 /// Longer messages go by split copy both ways too (docs/decisions/0017).
 const LONGEST_ATTACHED: u64 = 512 << 10;
@@ -65,8 +65,6 @@ struct Spell {
     older: u32,
     since_ns: u64,
     bytes: u64,
-    /// Long messages went to the peer meanwhile.
-    answered: bool,
     /// A message of another class, or way, came between, or it is not one of those that are
     /// measured: nothing is to be learnt from it.
     mixed: bool,
@@ -86,6 +84,7 @@ pub struct Autotuner {
     spell: Spell,
     under_way: u32,
     /// Messages go both ways, unless this is 0: for so many spells more if none goes to the peer.
+    /// [`QUIET`] if one has gone in this spell.
     both_ways: u32,
     /// Bytes that were to go by the pipeline.
     piped: u64,
@@ -109,7 +108,6 @@ impl Autotuner {
                 older: 0,
                 since_ns: 0,
                 bytes: 0,
-                answered: false,
                 mixed: true,
             },
             under_way: 0,
@@ -151,6 +149,7 @@ impl Autotuner {
         let mut switch = None;
         if self.under_way == 0 || self.spell.is_full() {
             switch = self.close(&now_ns);
+            self.both_ways = self.both_ways.saturating_sub(1);
             let way = self.classes[class]
                 .as_mut()
                 .map_or(Candidate::by(table), |entry| entry.next(available, &now_ns));
@@ -171,7 +170,6 @@ impl Autotuner {
                 older: self.under_way,
                 since_ns: if measured { now_ns() } else { 0 },
                 bytes: 0,
-                answered: false,
                 mixed: !measured,
             };
         }
@@ -226,7 +224,6 @@ impl Autotuner {
             return;
         }
         self.spell.mixed = true;
-        self.spell.answered = true;
         self.both_ways = QUIET;
         let way = self.spell.way;
         let class = self.classes[self.spell.class].as_mut();
@@ -241,7 +238,9 @@ impl Autotuner {
     pub fn is_settled(&self, bytes: u64, path: Path, available: PathSet) -> bool {
         let class = self.classes[Self::class_of(bytes)].as_ref();
         class.is_some_and(|class| {
-            class.current.path == path && (self.both_ways == QUIET || class.is_settled(available))
+            // Both ways: in this spell, or in the one before.
+            class.current.path == path
+                && (self.both_ways + 1 >= QUIET || class.is_settled(available))
         })
     }
 
@@ -255,11 +254,6 @@ impl Autotuner {
     fn close(&mut self, now_ns: impl Fn() -> u64) -> Option<Switch> {
         let spell = self.spell;
         self.spell.mixed = true;
-        if !spell.answered {
-            self.both_ways = self.both_ways.saturating_sub(1);
-        }
-        // A spell may be closed twice, and counts once.
-        self.spell.answered = true;
         if spell.mixed || spell.older > 0 || spell.bytes == 0 {
             return None;
         }

@@ -120,7 +120,7 @@ fn a_class_is_settled_while_messages_go_both_ways() {
     run.autotuner.answered(|| 0);
     run.arrives(PIPELINE_WINS, way, spell, bytes);
     assert!(settled(&run));
-    run.windows(PIPELINE_WINS, bytes / 2, QUIET, 1, Path::Pipeline);
+    run.windows(PIPELINE_WINS, bytes, 8, 2, Path::Pipeline);
     assert!(!settled(&run), "one way again");
 }
 
