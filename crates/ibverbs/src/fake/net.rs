@@ -92,6 +92,11 @@ impl Net {
         self.regions.len()
     }
 
+    /// The port of one of two ends is down.
+    fn is_down(&self, ends: [usize; 2]) -> bool {
+        ends.iter().any(|end| self.down.contains(end))
+    }
+
     /// The completion queues of an adapter have failed, which shows when they are looked at.
     pub(crate) fn break_queues(&mut self, device: usize) {
         let queues = self.queues.iter_mut();
@@ -176,7 +181,7 @@ impl Net {
             let bytes = self.bytes_of(&request);
             let datagram = Datagram { to, bytes };
             let ends = [to.0, device];
-            let is_lost = ends.iter().any(|end| self.down.contains(end))
+            let is_lost = self.is_down(ends)
                 || ends.map(Some).contains(&self.gone)
                 || !self.reaches(device, to.0);
             if is_lost {
@@ -196,9 +201,7 @@ impl Net {
         let other = self.pairs.iter().position(|pair| {
             Some(pair.device) == there
                 && there != self.frozen
-                && ![pair.device, device]
-                    .iter()
-                    .any(|end| self.down.contains(end))
+                && !self.is_down([pair.device, device])
                 && self.reaches(device, pair.device)
                 && pair.number == told.other
                 && pair.told.other == number

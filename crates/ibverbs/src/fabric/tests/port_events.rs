@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::contact::wait_for_tick;
 use super::mending::{Memory, read, settle_until};
-use super::rails::{all_goes_on, twice_two};
+use super::rails::{all_goes_on, lone_streams, twice_two};
 use super::{on, pair, settle};
 use crate::fabric::FabricSettings;
 use crate::fake::{Nature, adapters, net};
@@ -14,31 +14,24 @@ use crate::fake::{Nature, adapters, net};
 /// repeated all the time.
 #[test]
 fn a_lone_stream_leaves_a_port_whose_driver_says_that_it_is_down() {
-    for apart in [false, true] {
-        for end in [0, 1] {
-            adapters(&[Nature::PLAIN; 4]);
-            net(|net| (net.apart, net.impatient) = (apart, false));
-            let ((mut a, there), (mut b, back)) = pair(twice_two(1));
-            for down in [end, end + 2, end] {
-                net(|net| {
-                    net.down.clear();
-                    net.turn_port(down, false);
-                });
-                let (side, to) = match end {
-                    0 => (&mut b, back),
-                    _ => (&mut a, there),
-                };
-                side.say(to, b"by the other").expect("room");
-                settle_until(&mut [&mut a, &mut b], "the message", |sides| {
-                    sides[end]
-                        .came
-                        .last()
-                        .is_some_and(|(_, it)| it == b"by the other")
-                });
-                all_goes_on((&mut a, there), (&mut b, back), 1);
-            }
+    lone_streams(false, |end, (a, there), (b, back)| {
+        for down in [end, end + 2, end] {
+            net(|net| {
+                net.down.clear();
+                net.turn_port(down, false);
+            });
+            let (side, to) = match end {
+                0 => (&mut *b, back),
+                _ => (&mut *a, there),
+            };
+            side.say(to, b"by the other").expect("room");
+            settle_until(&mut [&mut *a, &mut *b], "the message", |sides| {
+                let last = sides[end].came.last();
+                last.is_some_and(|(_, it)| it == b"by the other")
+            });
+            all_goes_on((&mut *a, there), (&mut *b, back), 1);
         }
-    }
+    });
 }
 
 /// With a stream by each adapter, what was under way goes by the other one. A port that comes back
@@ -80,29 +73,24 @@ fn streams_leave_a_port_and_come_back_as_its_driver_tells() {
 /// Both ports of an end go down, that of the stream last, and the other one comes back.
 #[test]
 fn a_lone_stream_goes_to_the_first_port_that_is_up_again() {
-    for apart in [false, true] {
-        for end in [0, 1] {
-            adapters(&[Nature::PLAIN; 4]);
-            net(|net| (net.apart, net.impatient) = (apart, false));
-            let ((mut a, there), (mut b, back)) = pair(twice_two(1));
-            let turns = [(end, false), (end + 2, false), (end, true)];
-            for (said, (port, is_up)) in (1..).zip(turns) {
-                net(|net| net.turn_port(port, is_up));
-                a.say(there, b"on").expect("room");
-                let both_down = net(|net| net.down.len() == 2);
-                if both_down {
-                    wait_for_tick();
-                    settle(&mut [&mut a, &mut b]);
-                    assert_eq!(b.came.len(), 1);
-                } else {
-                    settle_until(&mut [&mut a, &mut b], "the message", |sides| {
-                        sides[1].came.len() == said
-                    });
-                }
+    lone_streams(false, |end, (a, there), (b, back)| {
+        let turns = [(end, false), (end + 2, false), (end, true)];
+        for (said, (port, is_up)) in (1..).zip(turns) {
+            net(|net| net.turn_port(port, is_up));
+            a.say(there, b"on").expect("room");
+            let both_down = net(|net| net.down.len() == 2);
+            if both_down {
+                wait_for_tick();
+                settle(&mut [&mut *a, &mut *b]);
+                assert_eq!(b.came.len(), 1);
+            } else {
+                settle_until(&mut [&mut *a, &mut *b], "the message", |sides| {
+                    sides[1].came.len() == said
+                });
             }
-            all_goes_on((&mut a, there), (&mut b, back), 1);
         }
-    }
+        all_goes_on((&mut *a, there), (&mut *b, back), 1);
+    });
 }
 
 /// No other port is there, or its adapter has failed: adapters repeat what is under way.

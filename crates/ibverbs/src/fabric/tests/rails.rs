@@ -23,6 +23,22 @@ pub(super) fn twice_two(streams: u8) -> impl Fn(&str) -> FabricSettings {
     }
 }
 
+/// Two ends with two adapters each and one stream, on one network or two; for each end by its
+/// number. Requests fail where nothing answers if they are `impatient`, or are repeated for ever.
+pub(super) fn lone_streams(
+    impatient: bool,
+    body: impl Fn(usize, (&mut Side, ConnectionId), (&mut Side, ConnectionId)),
+) {
+    for apart in [false, true] {
+        for end in [0, 1] {
+            adapters(&[Nature::PLAIN; 4]);
+            net(|net| (net.apart, net.impatient) = (apart, impatient));
+            let ((mut a, there), (mut b, back)) = pair(twice_two(1));
+            body(end, (&mut a, there), (&mut b, back));
+        }
+    }
+}
+
 /// All of it comes once and in order, both ways, and a read of new memory goes by so many streams.
 pub(super) fn all_goes_on(
     (a, there): (&mut Side, ConnectionId),
@@ -336,28 +352,23 @@ fn streams_that_find_no_way_end_with_the_adapter_named() {
 /// The port may be of either end. It is used again when the other port goes down.
 #[test]
 fn a_lone_stream_leaves_a_port_that_is_down() {
-    for apart in [false, true] {
-        for end in [0, 1] {
-            adapters(&[Nature::PLAIN; 4]);
-            net(|net| (net.apart, net.impatient) = (apart, true));
-            let ((mut a, there), (mut b, back)) = pair(twice_two(1));
-            let mut said = 0;
-            for down in [end, end + 2, end] {
-                net(|net| net.down = [down].into());
-                let (side, to) = match end {
-                    0 => (&mut a, there),
-                    _ => (&mut b, back),
-                };
-                side.say(to, &[said]).expect("room");
-                said += 1;
-                settle_until(&mut [&mut a, &mut b], "the message", |sides| {
-                    sides[1 - end].came.len() == usize::from(said)
-                });
-                all_goes_on((&mut a, there), (&mut b, back), 1);
-                said += 1;
-            }
+    lone_streams(true, |end, (a, there), (b, back)| {
+        let mut said = 0;
+        for down in [end, end + 2, end] {
+            net(|net| net.down = [down].into());
+            let (side, to) = match end {
+                0 => (&mut *a, there),
+                _ => (&mut *b, back),
+            };
+            side.say(to, &[said]).expect("room");
+            said += 1;
+            settle_until(&mut [&mut *a, &mut *b], "the message", |sides| {
+                sides[1 - end].came.len() == usize::from(said)
+            });
+            all_goes_on((&mut *a, there), (&mut *b, back), 1);
+            said += 1;
         }
-    }
+    });
 }
 
 /// A port is down before they meet.
