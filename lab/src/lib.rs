@@ -30,6 +30,21 @@ pub fn run(command: &str) {
     assert!(status.expect("it starts").success(), "{command}");
 }
 
+/// libfabric's provider for messages over verbs.
+pub const OFI_VERBS: &str = "verbs;ofi_rxm";
+
+/// An endpoint over that provider alone.
+///
+/// # Errors
+/// As [`HybridEndpoint::with`](limic::HybridEndpoint::with).
+pub fn over_ofi_verbs() -> limic::Result<limic::HybridEndpoint> {
+    let settings = limic_tests::conformance::settings(|settings| {
+        let settings = settings.fabric(limic::settings::FabricUse::OfiOnly);
+        settings.ofi_provider(OFI_VERBS)
+    });
+    limic::HybridEndpoint::with(settings?)
+}
+
 /// Whether this is a guest of the lab with libfabric in it. Prints `SKIPPED` if it is not.
 #[must_use]
 pub fn has_libfabric() -> bool {

@@ -3,29 +3,19 @@
 
 use std::process::Command;
 
-use limic::HybridEndpoint;
-use limic::settings::FabricUse;
-use limic_lab_tests::{has_libfabric, program};
+use limic_lab_tests::{OFI_VERBS, has_libfabric, over_ofi_verbs, program};
 use limic_tests::conformance;
-use limic_tests::conformance::settings;
 
-const PROVIDER: &str = "verbs;ofi_rxm";
 const UNIVERSE: &str = "FI_UNIVERSE_SIZE";
 
-fn in_packets() -> limic::Result<HybridEndpoint> {
-    HybridEndpoint::with(settings(|s| {
-        s.fabric(FabricUse::OfiOnly).ofi_provider(PROVIDER)
-    })?)
-}
-
-conformance!(rxe, in_packets, only crate::has_libfabric);
+conformance!(rxe, over_ofi_verbs, only crate::has_libfabric);
 
 /// The command over libfabric, which nobody has told how many endpoints there are.
 fn limic(words: &[&str], fabric: &str) -> Command {
     let mut command = Command::new(program("limic"));
     command.args(words).env_remove(UNIVERSE);
     command.env("LIMIC_FABRIC", fabric);
-    command.env("LIMIC_OFI_PROVIDER", PROVIDER);
+    command.env("LIMIC_OFI_PROVIDER", OFI_VERBS);
     command
 }
 

@@ -2,11 +2,8 @@
 
 use std::path::Path;
 
-use limic::HybridEndpoint;
-use limic::settings::FabricUse;
-use limic_lab_tests::{has_libfabric, run};
+use limic_lab_tests::{has_libfabric, over_ofi_verbs, run};
 use limic_tests::conformance;
-use limic_tests::conformance::settings;
 
 /// The guest's device is one for iWARP.
 fn over_iwarp() -> bool {
@@ -20,10 +17,4 @@ fn over_iwarp() -> bool {
     true
 }
 
-fn in_packets() -> limic::Result<HybridEndpoint> {
-    HybridEndpoint::with(settings(|s| {
-        s.fabric(FabricUse::OfiOnly).ofi_provider("verbs;ofi_rxm")
-    })?)
-}
-
-conformance!(siw, in_packets, only crate::over_iwarp);
+conformance!(siw, over_ofi_verbs, only crate::over_iwarp);
