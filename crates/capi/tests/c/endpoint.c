@@ -41,7 +41,7 @@ static void names_who_is_gone(uint32_t threads)
     unsigned char address[LIMIC_ADDRESS_LENGTH];
     limic_options options = LIMIC_OPTIONS_INIT;
     limic_endpoint endpoint, gone;
-    uint32_t me, peer;
+    uint32_t me, peer, to;
     char data[8] = {0}, inbox[8];
     limic_message message;
     limic_loan loan;
@@ -66,15 +66,14 @@ static void names_who_is_gone(uint32_t threads)
             code = limic_recv(endpoint, inbox, sizeof inbox, peer, 1, 0, &status);
             break;
         case 2:
-            code = limic_sendrecv(endpoint, data, sizeof data, me, 1, inbox, sizeof inbox, peer, 1,
-                                  0, &status);
-            break;
         case 3:
-            code = limic_probe(endpoint, peer, 1, 0, timeout, &status);
+            /* To who is gone, or from there. */
+            to = round % 7 == 2 ? me : peer;
+            code = limic_sendrecv(endpoint, data, sizeof data, to, 1, inbox, sizeof inbox,
+                                  to == me ? peer : me, 1, 0, &status);
             break;
         case 4:
-            code = limic_sendrecv(endpoint, data, sizeof data, peer, 1, inbox, sizeof inbox, me, 1,
-                                  0, &status);
+            code = limic_probe(endpoint, peer, 1, 0, timeout, &status);
             break;
         case 5:
             code = limic_mprobe(endpoint, peer, 1, 0, timeout, &message, &status);
