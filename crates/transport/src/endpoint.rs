@@ -143,9 +143,9 @@ pub trait Endpoint: RawEndpoint {
     /// loop of a runtime. Call [`arm`](Self::arm) before polling it, and
     /// [`progress`](Self::progress) afterwards.
     ///
-    /// One task polls at a time: `arm` takes away what the descriptor has told, and a second one
-    /// that polls would look around a quarter of a second later. Other calls may be made meanwhile;
-    /// they make the descriptor readable if they see to what it would tell.
+    /// One task polls at a time: `arm` takes away what the descriptor has told. A second task that
+    /// polls would see its message a quarter of a second late. Other calls may be made meanwhile.
+    /// If they take what the descriptor was to tell of, they make it readable.
     ///
     /// ```
     /// use limic::{Endpoint, HybridEndpoint};
