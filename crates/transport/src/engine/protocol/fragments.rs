@@ -6,8 +6,8 @@
 //!
 //! - An eager message that is longer than a record; or than a slot of the shared ring, while other
 //!   peers hold the whole pool. A record says how long it is, and its fragments follow at once.
-//!   Nothing of the pair's other messages comes between them, since these stand first in the backlog
-//!   until all are out; so a fragment needs no name.
+//!   Nothing of the pair's other messages comes between them. These stand first in the backlog
+//!   until all are out, so a fragment needs no name.
 //! - What a receiver asked for ([`ClearToSend`](frame::ClearToSend), or a read of a region): each
 //!   fragment names the receive and its place, and several such messages may go at once.
 
