@@ -601,7 +601,9 @@ int limic_recv(struct limic_endpoint endpoint, void *data, size_t length, uint32
         uint32_t tag, uint32_t context, struct limic_status *status);
 
 /**
- * Starts a send and does not wait. data belongs to the library until the request is done.
+ * Starts a send and does not wait. data belongs to the library until the request is done. Over TCP
+ * a short one that follows another one at once goes with the next call that waits, tests or makes
+ * progress.
  *
  * - request: set to the operation; wait for it with limic_wait or its relatives.
  *

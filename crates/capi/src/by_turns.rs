@@ -76,6 +76,7 @@ impl Messenger for ByTurns<'_> {
         let message = Memory::of(message);
         let posted = self.post_send(to, tag, &message);
         let sent = self.finish(posted)?;
+        self.0.raw().flush();
         // SAFETY: the send is over.
         drop(unsafe { message.back() });
         Ok(sent.map(drop))

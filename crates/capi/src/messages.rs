@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 
-use limic::raw::{Posted, RawSlice, RawSliceMut};
+use limic::raw::{Posted, RawSlice, RawSliceMut, SendOptions};
 use limic::{Outcome, Peer, Selector, Tag};
 
 use crate::arguments::{bytes, label, output, room, selector};
@@ -16,6 +16,9 @@ use crate::requests::{DONE, await_transport};
 use crate::status::{StatusOut, limic_status};
 use crate::waiting::Patience;
 
+/// The owner of what belongs to no scope.
+const NO_SCOPE: u32 = 0;
+
 /// Gives C the request of an operation that was posted.
 #[inline(always)]
 pub(crate) fn start(
@@ -26,6 +29,10 @@ pub(crate) fn start(
 ) {
     let number = match posted {
         Posted::Pending(id) => id.0,
+        // A wait for it lets the network take it.
+        Posted::Done(outcome) if held.raw().holds_messages() => {
+            held.raw().insert_done(outcome, NO_SCOPE).0
+        }
         Posted::Done(outcome) => held.done.insert(outcome) | DONE,
     };
     request.write(limic_request {
@@ -41,6 +48,14 @@ pub(crate) fn finish(held: &mut Inside, posted: Posted) -> Result<Outcome, Failu
         Posted::Done(outcome) => Ok(outcome),
         Posted::Pending(id) => await_transport(held, id, Patience::Forever),
     }
+}
+
+/// Waits for a send that was posted, and lets a network take it: the caller may not call again for
+/// long.
+pub(crate) fn finish_send(held: &mut Inside, posted: Posted) -> Result<Outcome, Failure> {
+    let outcome = finish(held, posted);
+    held.raw().flush();
+    outcome
 }
 
 /// Sends `length` bytes at `data` to the peer `destination` under `tag` and `context`, and returns
@@ -107,7 +122,7 @@ unsafe fn send_shared(
 ) -> Result<(), Failure> {
     // SAFETY: the caller's promise; this waits for the end.
     let posted = unsafe { held.raw().post_send(to, tag, &[data]) }?;
-    finish(held, posted)??;
+    finish_send(held, posted)??;
     Ok(())
 }
 
@@ -187,7 +202,9 @@ pub(crate) unsafe fn receive(
     })
 }
 
-/// Starts a send and does not wait. `data` belongs to the library until the request is done.
+/// Starts a send and does not wait. `data` belongs to the library until the request is done. Over
+/// TCP a short one that follows another one at once goes with the next call that waits, tests or
+/// makes progress.
 ///
 /// - `request`: set to the operation; wait for it with `limic_wait` or its relatives.
 ///
@@ -230,8 +247,9 @@ pub(crate) unsafe fn start_send(
         // SAFETY: the caller's promise.
         let request = unsafe { output(request, "request") }?;
         let to = Peer::from_index(destination);
+        let later = SendOptions::WAITED_FOR_LATER;
         // SAFETY: readable until the operation is done, by the caller's promise.
-        let posted = unsafe { held.raw().post_send(to, tag, &[data]) }?;
+        let posted = unsafe { held.raw().post_send_with(to, tag, later, &[data]) }?;
         start(endpoint, held, posted, request);
         Ok(())
     })
@@ -329,7 +347,7 @@ pub unsafe extern "C" fn limic_sendrecv(
         let received = finish(held, receive)?;
         status.set(&received);
         let sent = match send {
-            Ok(send) => finish(held, send)?,
+            Ok(send) => finish_send(held, send)?,
             Err(why) => Err(why),
         };
         match (sent, received) {

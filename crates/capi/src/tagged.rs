@@ -151,6 +151,7 @@ fn options(flags: u32, immediate: u64) -> Result<SendOptions, Failure> {
         immediate: (flags & LIMIC_SEND_IMMEDIATE != 0).then_some(immediate),
         delivered: flags & LIMIC_SEND_DELIVERED != 0,
         matched: flags & LIMIC_SEND_MATCHED != 0,
+        more: false,
     })
 }
 

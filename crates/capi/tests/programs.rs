@@ -55,6 +55,7 @@ programs! {
     threads: 1,
     any_thread: 1,
     let_in: 2,
+    let_go: 2,
     several: 1,
     log: 1,
 }

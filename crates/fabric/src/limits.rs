@@ -10,6 +10,9 @@ pub struct Limits {
     pub in_place_from: u64,
     /// Peers read memory that was [offered](crate::Fabric::offer).
     pub has_reads: bool,
+    /// Each send costs as much as many messages together, so those that follow each other at once
+    /// are better sent [together](crate::Fabric::cork).
+    pub sends_cost: bool,
 }
 
 impl Limits {
@@ -18,5 +21,6 @@ impl Limits {
         longest: 0,
         in_place_from: u64::MAX,
         has_reads: false,
+        sends_cost: false,
     };
 }

@@ -32,6 +32,7 @@ const fn limits(packet_bytes: u32) -> Limits {
         longest: fabric::longest_message(packet_bytes) as u64,
         in_place_from: u64::MAX,
         has_reads: true,
+        sends_cost: false,
     }
 }
 

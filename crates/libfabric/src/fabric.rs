@@ -31,6 +31,7 @@ pub(crate) const fn limits(longest_read: usize) -> Limits {
         longest: LONGEST as u64,
         in_place_from: u64::MAX,
         has_reads: longest_read > 0,
+        sends_cost: false,
     }
 }
 

@@ -56,6 +56,7 @@ impl Sent {
             immediate: self.data,
             delivered: self.is_delivered(),
             matched: self.matched,
+            more: false,
         }
     }
 }

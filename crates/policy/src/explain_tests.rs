@@ -198,11 +198,13 @@ const NETWORKS: [Limits; 2] = [
         longest: 1 << 20,
         in_place_from: 8 << 10,
         has_reads: false,
+        sends_cost: true,
     },
     Limits {
         longest: 8 << 10,
         in_place_from: u64::MAX,
         has_reads: true,
+        sends_cost: false,
     },
 ];
 

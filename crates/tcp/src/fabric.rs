@@ -98,6 +98,7 @@ impl TcpFabric {
         longest: LONGEST as u64,
         in_place_from: WRITTEN_IN_PLACE as u64,
         has_reads: false,
+        sends_cost: true,
     };
 
     /// Listens. `id` names the endpoint, and `secret` lets peers in.

@@ -103,6 +103,19 @@ pub struct SendOptions {
     /// The send is over only when a receive has taken the message: MPI's synchronous mode. A look
     /// at the message takes nothing. Endpoints over the kernel module refuse it.
     pub matched: bool,
+    /// Another send to this peer is likely to follow at once. Over a network on which each call
+    /// costs much, this one may wait for it, until a call makes progress.
+    pub more: bool,
+}
+
+impl SendOptions {
+    /// Of a send that its caller waits for later.
+    pub const WAITED_FOR_LATER: Self = Self {
+        immediate: None,
+        delivered: false,
+        matched: false,
+        more: true,
+    };
 }
 
 /// One end of the transport, in terms of raw memory: all of what this module has traits for.

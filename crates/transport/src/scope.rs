@@ -40,6 +40,9 @@ impl<E: Endpoint> fmt::Debug for Scope<'_, '_, E> {
 impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
     /// Starts a send; `data` stays borrowed for the scope.
     ///
+    /// Over TCP a short one that follows another one at once goes with the next call that waits,
+    /// tests or makes progress.
+    ///
     /// # Errors
     /// As [`Endpoint::send`].
     #[inline]
@@ -71,7 +74,7 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
         // operation of this owner is done.
         let posted = unsafe {
             self.endpoint
-                .post_send_slow(to, tag, SendOptions::default(), &[data])
+                .post_send_slow(to, tag, SendOptions::WAITED_FOR_LATER, &[data])
         }?;
         Ok(self.request(posted))
     }

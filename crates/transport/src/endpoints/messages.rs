@@ -177,6 +177,14 @@ macro_rules! endpoint {
                 unsafe { self.0.post_send(to, tag, options, data) }
             }
             #[inline]
+            fn holds_messages(&self) -> bool {
+                self.0.engine.read(|engine| engine.holds_messages())
+            }
+            #[inline]
+            fn flush(&self) {
+                self.0.engine.enter(Engine::flush_pending);
+            }
+            #[inline]
             unsafe fn send_blocking(&self, to: Peer, tag: Tag, data: &[RawSlice]) -> Result<()> {
                 // SAFETY: the caller's promise, twice.
                 unsafe {

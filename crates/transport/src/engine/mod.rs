@@ -171,6 +171,7 @@ impl Engine {
         if self.cx.memory.has_apart() {
             moved |= self.rings.drain_apart(&mut self.cx);
         }
+        self.cx.fabric.end_burst();
         if self.cx.fabric.is_due(self.cx.peers.shares_memory()) {
             moved |= fabric_progress::poll(&mut self.cx, &mut self.inbox);
         }

@@ -72,6 +72,15 @@ pub trait Messages: Requests {
         unsafe { self.post_send_with(to, tag, options, data) }
     }
 
+    /// Whether messages whose sends are over wait for a network. Only calls send them on.
+    fn holds_messages(&self) -> bool {
+        false
+    }
+
+    /// Sends on what [waits for a network](Self::holds_messages), and gives it some time to go: for
+    /// a caller that has waited, and may not call again for long.
+    fn flush(&self) {}
+
     /// Sends and waits: [`post_send`](Self::post_send) and [`wait`](Requests::wait) in one, which
     /// an endpoint may do in less time.
     ///

@@ -58,17 +58,24 @@ impl Engine {
     /// Tests one request.
     #[inline]
     pub(crate) fn test(&mut self, id: RequestId) -> Option<Outcome> {
-        if !self.cx.requests.is_over(id) {
+        // Whoever learns that a send is over may not call again for long.
+        if !self.cx.requests.is_over(id) || self.holds_messages() {
             self.poll();
         }
         self.cx.requests.take_outcome(id)
+    }
+
+    /// Whether what was sent waits for a network.
+    #[inline(always)]
+    pub(crate) fn holds_messages(&self) -> bool {
+        self.cx.fabric.holds_messages()
     }
 
     /// A caller that has waited may not call again for long: what waits for an entry of a queue
     /// pair, which only calls push on, goes now. It may be the record that a peer waits for.
     #[inline(always)]
     pub(crate) fn flush_pending(&mut self) {
-        if self.cx.fabric.holds_messages() {
+        if self.holds_messages() {
             self.flush_pending_slow();
         }
     }
@@ -79,7 +86,7 @@ impl Engine {
     fn flush_pending_slow(&mut self) {
         let end = Instant::now() + ROOM_WITHIN;
         self.wait_until(Awaited::Taking(end), |engine| {
-            let over = !engine.cx.fabric.holds_messages() || Instant::now() >= end;
+            let over = !engine.holds_messages() || Instant::now() >= end;
             over.then_some(())
         });
         self.cx.fabric.gave_time();

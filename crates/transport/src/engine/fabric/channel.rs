@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 
 use limic_fabric::{Counts, Event as FabricEvent, Fabric, Inbox, Looks, Part, Parts, Provider};
 
+use super::burst::Burst;
 use super::{Coming, Happened, Link, NotBegun, open};
 use crate::counters::Recorder;
 use crate::settings::{Settings, VerbsConnect};
@@ -39,6 +40,8 @@ pub(crate) struct FabricChannel {
     pub(super) ask_first: Vec<u32>,
     /// Peers were told to ask first.
     pub(super) told: bool,
+    /// Sends that may wait for each other.
+    pub(super) burst: Option<Burst>,
 }
 
 impl FabricChannel {
@@ -69,6 +72,7 @@ impl FabricChannel {
             offered: HashMap::new(),
             ask_first: Vec::new(),
             told: false,
+            burst: None,
         };
         channel.arm_all();
         Ok(channel)

@@ -6,6 +6,7 @@
 //! from any source takes from all.
 
 mod budget;
+mod burst;
 mod channel;
 mod coming;
 mod counts;
@@ -13,6 +14,8 @@ mod looks;
 mod moving;
 mod open;
 
+#[cfg(test)]
+pub(in crate::engine) use burst::WITHIN;
 pub(crate) use channel::FabricChannel;
 pub(crate) use coming::Coming;
 pub(crate) use limic_fabric::Inbox;

@@ -29,14 +29,16 @@ impl FabricChannel {
         fabric.map_or(Limits::NOTHING, |fabric| fabric.limits(link.connection))
     }
 
-    /// Sends a record of `len` bytes, which `fill` writes. False: no room now.
+    /// Sends a record of `len` bytes, which `fill` writes. `more`: others are likely to follow, and
+    /// it may wait for them. False: no room now.
     pub(crate) fn push(
         &mut self,
         link: Link,
         (kind, tag): (u8, u64),
-        len: u64,
+        (len, more): (u64, bool),
         fill: impl FnOnce(&mut PrivateBytes<'_>),
     ) -> bool {
+        let follows = self.joins_burst(link, more);
         let Some(fabric) = self.of(link) else {
             return true;
         };
@@ -50,6 +52,9 @@ impl FabricChannel {
                 fill(&mut PrivateBytes::new(room));
             }
         });
+        if !follows {
+            self.begin_burst(link, more);
+        }
         pushed.is_ok()
     }
 
@@ -57,7 +62,7 @@ impl FabricChannel {
     pub(crate) fn push_control(&mut self, link: Link, control: &ControlRecord) -> bool {
         let words = control.words();
         let (form, len) = ((control.kind, control.tag), size_of_val(words) as u64);
-        self.push(link, form, len, |bytes| {
+        self.push(link, form, (len, false), |bytes| {
             // SAFETY: a record of that length.
             unsafe { put_words(bytes, words) }
         })

@@ -16,6 +16,8 @@ pub(crate) struct Message<'a> {
     pub(crate) len: u64,
     /// It has to reach its receiver whatever becomes of this process.
     pub(crate) delivered: bool,
+    /// Others are likely to follow it, and over a network it may wait for them.
+    pub(crate) more: bool,
 }
 
 impl<'a> Message<'a> {
@@ -28,6 +30,7 @@ impl<'a> Message<'a> {
             data,
             len: total(data),
             delivered: false,
+            more: false,
         }
     }
 

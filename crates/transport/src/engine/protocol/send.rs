@@ -37,10 +37,12 @@ pub(crate) unsafe fn post(
         immediate,
         delivered,
         matched,
+        more,
     } = options;
     cx.peers.alive(to)?;
     let message = Message {
         delivered,
+        more,
         ..Message::new(to, tag, immediate, data)
     };
     // The answer to an offer tells of its match.

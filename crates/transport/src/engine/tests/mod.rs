@@ -3,6 +3,7 @@
 
 mod answers;
 mod blamed;
+mod bursts;
 mod closing;
 mod failure;
 mod fragments;
