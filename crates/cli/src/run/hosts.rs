@@ -31,8 +31,14 @@ pub(super) fn parse(text: &str) -> Result<Host, String> {
         Some((name, room)) if !room.ends_with(']') => (name, Some(room)),
         _ => (text, None),
     };
-    let name = name.strip_prefix('[').unwrap_or(name);
-    let name = name.strip_suffix(']').unwrap_or(name);
+    let (user, address) = name.split_at(name.rfind('@').map_or(0, |at| at + 1));
+    let bracketed = address
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    if bracketed.is_none() && address.contains([':', '[', ']']) {
+        return Err("write an IPv6 address in brackets: [ADDRESS] or [ADDRESS]:RANKS".into());
+    }
+    let name = format!("{user}{}", bracketed.unwrap_or(address));
     // The program that logs in there would read it as an option.
     if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
         return Err("expected the name of a host, or NAME:RANKS".into());
@@ -42,38 +48,45 @@ pub(super) fn parse(text: &str) -> Result<Host, String> {
             .map_err(|_| format!("{room:?} is not a number of ranks; write NAME:RANKS"))
     });
     Ok(Host {
-        name: name.to_owned(),
+        name,
         room: room.transpose()?,
     })
 }
 
 /// Gives each host its ranks in one block: as evenly as it goes, or each as many as it has room for
-/// until all have their place. Hosts that get none are left out.
+/// until all have their place. A host that is named several times has as many shares, and hosts
+/// that get no rank are left out.
 pub(super) fn distribute(hosts: &[Host], ranks: u32) -> Result<Vec<Part>, String> {
     let number = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
     let rooms = hosts.iter().filter(|host| host.room.is_some()).count();
     if rooms > 0 && rooms < hosts.len() {
         return Err("give each host a number of ranks, or none".into());
     }
-    let mut first = 0;
-    let mut parts = Vec::new();
+    let mut placed = 0;
+    let mut parts: Vec<Part> = Vec::new();
     for (index, host) in (0..).zip(hosts) {
-        let left = ranks - first;
         let count = match host.room {
-            Some(room) => left.min(room.into()),
+            Some(room) => (ranks - placed).min(room.into()),
             None => ranks / number + u32::from(index < ranks % number),
         };
-        if count > 0 {
-            parts.push(Part {
+        placed += count;
+        match parts.iter_mut().find(|part| part.host == host.name) {
+            Some(part) => part.count += count,
+            None => parts.push(Part {
                 host: host.name.clone(),
-                first,
+                first: 0,
                 count,
-            });
+            }),
         }
-        first += count;
     }
-    if first < ranks {
-        return Err(format!("{ranks} ranks, and room for {first}"));
+    if placed < ranks {
+        return Err(format!("{ranks} ranks, and room for {placed}"));
+    }
+    parts.retain(|part| part.count > 0);
+    let mut first = 0;
+    for part in &mut parts {
+        part.first = first;
+        first += part.count;
     }
     Ok(parts)
 }
@@ -104,6 +117,10 @@ mod tests {
                 vec![part("me@a", 0, 1), part("fd00::1", 1, 1)],
             ),
             ("[fd00::1]:2", 2, vec![part("fd00::1", 0, 2)]),
+            ("me@[fd00::1]", 1, vec![part("me@fd00::1", 0, 1)]),
+            ("a,a,b,b", 4, vec![part("a", 0, 2), part("b", 2, 2)]),
+            ("a,b,a,b", 3, vec![part("a", 0, 2), part("b", 2, 1)]),
+            ("a:1,b:1,a:1", 3, vec![part("a", 0, 2), part("b", 2, 1)]),
         ] {
             assert_eq!(place(hosts, ranks), Ok(expected), "{hosts} {ranks}");
         }
@@ -120,6 +137,10 @@ mod tests {
             "a b",
             "a,b:1",
             "a:1,b:1",
+            "fd00::1",
+            "me@fd00::1",
+            "[fd00::1",
+            "fd00::1]:2",
         ] {
             assert!(place(hosts, 3).is_err(), "{hosts}");
         }

@@ -54,7 +54,8 @@ pub(crate) struct Args {
     bind: Option<binding::Policy>,
 
     /// Run on these hosts, with consecutive ranks on each, in equal numbers where possible.
-    /// NAME:RANKS gives the most ranks for a host; hosts are filled in this order
+    /// NAME:RANKS gives the most ranks for a host; hosts are filled in this order. A host that is
+    /// named several times has as many shares
     #[arg(long, value_name = "NAME[:RANKS],...", value_delimiter = ',', value_parser = hosts::parse)]
     hosts: Vec<hosts::Host>,
 
