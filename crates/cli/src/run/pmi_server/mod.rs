@@ -60,10 +60,16 @@ impl PmiServer {
     /// ranks each node has, in one block.
     pub(super) fn new(name: String, counts: &[u32]) -> Self {
         let ranks: u32 = counts.iter().sum();
-        // Each block: its first node, how many nodes, ranks on each.
-        let blocks = counts.iter().enumerate();
+        // Each block: its first node, how many nodes, ranks on each. One for each node would be
+        // longer than a value may be where there are hundreds.
+        let mut node = 0;
+        let blocks = counts.chunk_by(|one, next| one == next);
         let blocks: String = blocks
-            .map(|(node, count)| format!(",({node},1,{count})"))
+            .map(|alike| {
+                let first = node;
+                node += alike.len();
+                format!(",({first},{},{})", alike.len(), alike[0])
+            })
             .collect();
         Self {
             mapping: format!("(vector{blocks})"),

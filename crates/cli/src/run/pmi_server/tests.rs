@@ -26,6 +26,17 @@ fn ask(server: &mut PmiServer, line: &str) -> String {
 }
 
 #[test]
+fn the_place_of_the_ranks_of_many_nodes_fits_into_a_value() {
+    let mut server = PmiServer::new("limic_1_2".into(), &[16; 1000]);
+    let request = "cmd=get kvsname=limic_1_2 key=PMI_process_mapping";
+    let answer = "cmd=get_result rc=0 value=(vector,(0,1000,16))";
+    assert_eq!(ask(&mut server, request), answer);
+    let mut server = PmiServer::new("limic_1_2".into(), &[3, 3, 2]);
+    let answer = "cmd=get_result rc=0 value=(vector,(0,2,3),(2,1,2))";
+    assert_eq!(ask(&mut server, request), answer);
+}
+
+#[test]
 fn answers_are_those_of_hydra() {
     let mut server = server(3);
     for (request, answer) in [
