@@ -286,6 +286,17 @@ fn many_hosts_raise_the_limit_on_open_files() {
 }
 
 /// Names of folders are bytes.
+/// A login begins in another folder, and tells it to what it starts.
+#[test]
+fn ranks_are_told_the_folder_that_they_run_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = fs::canonicalize(folder.path()).unwrap();
+    let login = Login::new(&format!("cd /; {HERE}"));
+    let mut command = login.run(&["--hosts=a", "-n1", "printenv", "PWD"]);
+    let output = finish_in(&mut command, &folder);
+    assert_eq!(out(&output).trim_end(), folder.to_str().unwrap());
+}
+
 #[test]
 fn ranks_run_in_a_folder_whatever_its_name() {
     let folder = tempfile::tempdir().unwrap();

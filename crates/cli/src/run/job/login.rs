@@ -25,16 +25,19 @@ const LOCAL: [&str; 11] = [
 /// How the names of others begin.
 const OF_LOGINS: [&str; 3] = ["DBUS_", "SSH_", "XDG_"];
 
-/// The launcher's variables that ranks see in place of those of their hosts.
-pub(super) fn environment(args: &Args) -> Vec<(OsString, OsString)> {
+/// The launcher's variables that ranks see in place of those of their hosts, and the directory in
+/// which they run.
+pub(super) fn environment(args: &Args, directory: &Path) -> Vec<(OsString, OsString)> {
     let is_local = |name: &OsString| {
         let text = name.to_string_lossy();
         let of_login = OF_LOGINS.iter().any(|prefix| text.starts_with(prefix));
         of_login || LOCAL.contains(&&*text) || of_launchers(name)
     };
     let own = std::env::vars_os().filter(|(name, _)| !is_local(name));
+    let here = ("PWD".into(), directory.into());
     let added = args.env.iter();
-    own.chain(added.map(|(key, value)| (key.into(), value.into())))
+    own.chain([here])
+        .chain(added.map(|(key, value)| (key.into(), value.into())))
         .collect()
 }
 

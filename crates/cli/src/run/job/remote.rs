@@ -119,7 +119,7 @@ pub(super) fn run(args: &Args, name: String) -> Result<u8, RunError> {
     job.ranks = (0..args.ranks).map(|_| rank()).collect();
     let program = std::env::current_exe().map_err(failed("finding this command's own path"))?;
     let directory = std::env::current_dir().map_err(failed("finding the working directory"))?;
-    let environment = login::environment(args);
+    let environment = login::environment(args, &directory);
     let mut result = Ok(());
     for (number, part) in parts.into_iter().enumerate() {
         let start = Start {
