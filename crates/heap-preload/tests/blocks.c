@@ -86,6 +86,15 @@ int main(void)
     volatile size_t most = SIZE_MAX / 2;
     CHECK(malloc(most) == NULL && calloc(most, 4) == NULL);
     CHECK(realloc(malloc(100000), 0) == NULL);
+    void *kept = malloc(100000);
+    fill(kept, 100000, 7);
+    errno = 0;
+    CHECK(realloc(kept, most) == NULL && errno == ENOMEM);
+    void *beside = malloc(100000);
+    fill(beside, 100000, 8);
+    CHECK(filled(kept, 100000, 7));
+    free(beside);
+    free(kept);
 
     pthread_t threads[4];
     for (uintptr_t i = 0; i < 4; i++)

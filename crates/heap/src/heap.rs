@@ -263,7 +263,8 @@ impl Heap {
             return false;
         };
         match &mut arena.purpose {
-            Use::Shared(runs) => runs.resize((found.offset / PAGE) as u32, (bytes / PAGE) as u32),
+            Use::Shared(runs) => u32::try_from(bytes / PAGE)
+                .is_ok_and(|pages| runs.resize((found.offset / PAGE) as u32, pages)),
             // What is left over of a long block stays with it, unless that is much.
             Use::Own(has) => {
                 let room = arena.arena.bytes();

@@ -34,6 +34,23 @@ fn long_blocks_can_be_read_by_peers_and_short_ones_are_the_systems() {
     assert!(!is_readable(&grows) && grows == [1; 10]);
 }
 
+/// So many pages that their number has other low bits: those of none, and of one.
+#[test]
+fn a_block_that_no_memory_can_hold_leaves_the_old_one_as_it_is() {
+    let mut grows = vec![1_u8; 100_000];
+    let pages = 1_usize << 32;
+    for room in [isize::MAX as usize, pages * 4096, (pages + 1) * 4096] {
+        let answer = grows.try_reserve_exact(room - grows.len());
+        // A system may promise memory that it does not have.
+        if answer.is_ok() {
+            assert!(grows.capacity() >= room && room < isize::MAX as usize);
+            grows.shrink_to_fit();
+        }
+        let other = vec![2_u8; 100_000];
+        assert!(grows.iter().all(|byte| *byte == 1) && other[0] == 2);
+    }
+}
+
 #[test]
 fn memory_that_comes_back_is_zero_where_that_was_asked_for() {
     for round in 0..50 {
