@@ -177,12 +177,11 @@ pub(crate) fn length(found: Found) -> Option<usize> {
     with_heap(|heap| heap.length(found))
 }
 
-/// The descriptor of an arena, for a peer, and its size.
+/// A descriptor of an arena, for a peer, and its size.
 pub(crate) fn descriptor(id: u64) -> Option<(OwnedFd, usize)> {
     with_heap(|heap| {
         let arena = heap.arenas.iter().flatten().find(|arena| arena.id == id)?;
-        let fd = arena.arena.fd().try_clone_to_owned().ok()?;
-        Some((fd, arena.arena.bytes()))
+        Some((arena.arena.descriptor()?, arena.arena.bytes()))
     })
     .flatten()
 }

@@ -65,8 +65,8 @@ pub fn place(start: *const u8, len: usize) -> Option<Place> {
     table::place(start.addr(), len).or_else(|| preloaded::place(start, len))
 }
 
-/// The descriptor of an arena, which a peer may map for reading, and its size in bytes. `None`:
-/// there is no such arena (any more), or no free descriptor.
+/// A descriptor of an arena, which a peer may map for reading, and its size in bytes. `None`: there
+/// is no such arena (any more), the program has closed its descriptor, or no other one is free.
 #[must_use]
 pub fn descriptor(arena: u64) -> Option<(OwnedFd, usize)> {
     if preloaded::has(arena) {

@@ -182,9 +182,57 @@ fn a_child_has_its_copy_though_the_descriptor_was_closed() {
             // Another file has the number now.
             let _null = std::fs::File::open("/dev/null");
             in_child(|| buffer[LEN] == 7 && buffer[0] == 0, || ());
-            // Its arena would close what is closed.
-            std::mem::forget(buffer);
             closed > 0
+        },
+        || (),
+    );
+}
+
+#[test]
+fn a_number_that_another_file_has_now_is_neither_shown_nor_closed() {
+    in_child(
+        || {
+            let buffers = [0; 2].map(|_| Buffer::new(40 << 20).expect("memory"));
+            let places = buffers.each_ref().map(|buffer| {
+                let place = limic_heap::place(buffer.as_ptr(), buffer.len());
+                place.expect("a place").arena
+            });
+            let shown = |arena| limic_heap::descriptor(arena).is_some();
+            let all = places.into_iter().all(shown);
+            let closed = close_memory_files();
+            let none = !places.into_iter().any(shown);
+            // One number is that of a file of the program then, another one that of another arena.
+            let files = (0..closed - 1).map(|_| std::fs::File::open("/proc/self/stat"));
+            let files: Vec<_> = files.collect::<Result<_, _>>().expect("files");
+            let later = Buffer::new(40 << 20).expect("memory");
+            let still_none = !places.into_iter().any(shown);
+            drop(buffers);
+            let place = limic_heap::place(later.as_ptr(), 1).expect("a place");
+            let stay = shown(place.arena)
+                && files
+                    .iter()
+                    .all(|mut file| file.read(&mut [0; 8]).is_ok_and(|read| read == 8));
+            all && closed >= 2 && none && still_none && stay
+        },
+        || (),
+    );
+}
+
+/// The child's arenas leave their numbers to other files, as those of its parent do to its own.
+#[test]
+fn a_child_that_drops_its_copies_closes_none_of_its_files() {
+    let buffer = Buffer::new(40 << 20).expect("memory");
+    let place = limic_heap::place(buffer.as_ptr(), 1).expect("a place");
+    in_child(
+        || {
+            let files = (0..20).map(|_| std::fs::File::open("/proc/self/stat"));
+            let files: Vec<_> = files.collect::<Result<_, _>>().expect("files");
+            let shown = limic_heap::descriptor(place.arena).is_some();
+            drop(buffer);
+            !shown
+                && files
+                    .iter()
+                    .all(|mut file| file.read(&mut [0; 8]).is_ok_and(|read| read == 8))
         },
         || (),
     );

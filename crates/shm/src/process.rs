@@ -14,6 +14,7 @@
 
 #[cfg(all(test, not(miri), not(loom)))]
 pub(crate) mod child;
+mod file;
 mod here;
 mod list;
 mod threads;
@@ -24,13 +25,15 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU64};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{SeekFrom, fstat, seek};
+use rustix::fs::{SeekFrom, seek};
 use rustix::io::{Errno, pread, retry_on_intr, write};
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap_fixed, munmap};
 
+use self::file::File;
+pub(crate) use self::file::OwnFile;
 pub use self::here::{LockHere, OnceHere, ValueHere};
 use self::list::List;
 pub use self::threads::start_thread;
@@ -95,55 +98,6 @@ struct Shared {
     copied: Option<File>,
     /// The address of that copy during a fork. None also if there is no memory for it.
     copy: Option<usize>,
-}
-
-/// An open file, and what tells whether its descriptor is still its own: a program may close any
-/// number, or put another file there.
-#[derive(Clone, Copy)]
-struct File {
-    fd: RawFd,
-    device: u64,
-    inode: u64,
-}
-
-impl File {
-    fn of(fd: BorrowedFd<'_>) -> Self {
-        // Without an answer it is taken for closed, and the copy is made through the mapping.
-        let (device, inode) = fstat(fd).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
-        Self {
-            fd: fd.as_raw_fd(),
-            device,
-            inode,
-        }
-    }
-
-    /// The descriptor, if it is still this file's.
-    fn get(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: used for nothing but to ask what it is, before that is known.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        let stat = fstat(fd).ok()?;
-        ((stat.st_dev, stat.st_ino) == (self.device, self.inode)).then_some(fd)
-    }
-}
-
-/// Puts an empty file in the place of each: the child keeps no memory that its parent gives back.
-/// The numbers stay taken, since their owners close them.
-fn empty(files: impl Iterator<Item = File>) {
-    let mut instead = None;
-    for file in files.filter(|file| file.get().is_some()) {
-        // SAFETY: the numbers are these files', whose owners only close them from now on: nobody
-        // asks a child for the descriptor of what it has a copy of. The first one makes room for
-        // the empty file, and no other thread is there to take it.
-        unsafe {
-            let empty = *instead.get_or_insert_with(|| {
-                libc::close(file.fd);
-                libc::eventfd(0, libc::EFD_CLOEXEC)
-            });
-            if empty != file.fd {
-                libc::dup3(empty, file.fd, libc::O_CLOEXEC);
-            }
-        }
-    }
 }
 
 static SHARED: Mutex<List> = Mutex::new(List::new());
@@ -319,7 +273,11 @@ extern "C" fn after_fork_in_child() {
     FORKED.store(true, Relaxed);
     if let Some(mut list) = LOCKED.take().map(ManuallyDrop::into_inner) {
         replace(&mut list);
-        empty(list.iter().filter_map(|one| one.copied));
+        // The child keeps no memory that its parent gives back. Nobody asks for the descriptor of
+        // what is a copy, and its owner closes no number that is another file's.
+        list.iter()
+            .filter_map(|one| one.copied)
+            .for_each(|file| file.close());
         // They are the child's own from now on, for its children too.
         list.clear();
     }

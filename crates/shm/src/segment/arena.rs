@@ -10,6 +10,7 @@ use super::areas::make;
 use super::mapping::{HUGE_PAGE, Mapping};
 use super::memfd::Peers;
 use super::{Granted, Placement, SegmentError, memfd};
+use crate::process::OwnFile;
 use crate::ring::{Mapped, Memory};
 
 const PAGE: usize = 4096;
@@ -19,7 +20,7 @@ const PAGE: usize = 4096;
 /// [made otherwise](Self::create_lazy).
 #[derive(Debug)]
 pub struct Arena {
-    fd: Arc<OwnedFd>,
+    fd: Arc<OwnFile>,
     view: Mapped,
     granted: Granted,
 }
@@ -52,7 +53,7 @@ impl Arena {
             .unwrap_or(usize::MAX);
         let (fd, mapping, granted) = make(name, bytes, placement, Peers::Read)?;
         Ok(Self {
-            fd: Arc::new(fd),
+            fd: Arc::new(OwnFile::new(fd)),
             view: mapping.into_view(),
             granted,
         })
@@ -74,7 +75,7 @@ impl Arena {
             numa_node: None,
             huge_pages: true,
         };
-        let fd = Arc::new(memfd::create(memfd::NAME, bytes as u64)?);
+        let fd = Arc::new(OwnFile::new(memfd::create(memfd::NAME, bytes as u64)?));
         let mapping = Mapping::new_copied(&fd, bytes, bytes >= HUGE_PAGE)?;
         let granted = placement.apply(&mapping);
         if strict_accounting() {
@@ -91,6 +92,12 @@ impl Arena {
     /// The memfd, to be sent to peers.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// A second descriptor of the memfd. `None`: none is free, or the program has closed the first
+    /// one, whose number may be another file's.
+    pub fn descriptor(&self) -> Option<OwnedFd> {
+        self.fd.duplicate()
     }
 
     /// Its size in bytes, a multiple of 4096.

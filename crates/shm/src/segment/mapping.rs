@@ -1,7 +1,7 @@
 //! A mapping that ends with its last view.
 
 use std::ffi::c_void;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use super::SegmentError;
-use crate::process;
+use crate::process::{self, OwnFile};
 use crate::ring::Mapped;
 use crate::system;
 
@@ -23,7 +23,7 @@ pub(super) struct Mapping {
     len: usize,
     writable: bool,
     /// By this a forked child finds the pages that it copies.
-    _copied: Option<Arc<OwnedFd>>,
+    _copied: Option<Arc<OwnFile>>,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; `Mapping` itself
@@ -43,7 +43,7 @@ impl Mapping {
 
     /// The same of memory of which a forked child is to have a copy, and not zeroes in its place.
     pub(super) fn new_copied(
-        fd: &Arc<OwnedFd>,
+        fd: &Arc<OwnFile>,
         len: usize,
         aligned: bool,
     ) -> Result<Self, SegmentError> {
