@@ -226,7 +226,8 @@ extern "C" fn prepare() {
 type AtFork = Option<unsafe extern "C" fn()>;
 
 /// What pthread_atfork(3) calls. The heap's functions are the first to be entered: so those of all
-/// other libraries, which may wait for threads that allocate, are done before a fork locks it.
+/// other libraries, which may wait for threads that write long blocks, are done before a fork
+/// copies them.
 ///
 /// # Safety
 /// As the C library's.

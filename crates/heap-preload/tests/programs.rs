@@ -66,6 +66,16 @@ fn a_fork_waits_for_no_library_that_allocates() {
 }
 
 #[test]
+fn a_fork_waits_for_nobody_who_allocates_with_a_file_locked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("stdio");
+    if compile("stdio.c", &program) {
+        let ended = ("each fork has ended\n".to_owned(), String::new());
+        assert_eq!(run(&program, "16K"), ended);
+    }
+}
+
+#[test]
 fn all_of_mallocs_family_keeps_its_contracts() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("blocks");

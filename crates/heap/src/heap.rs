@@ -1,16 +1,16 @@
 //! The heap of this process: arenas, and blocks in them.
 
 use core::cell::Cell;
-use core::mem::ManuallyDrop;
 use core::ptr::null_mut;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use limic_shm::process::{self, OnceHere, Process};
 use limic_shm::ring::Memory;
 use limic_shm::segment::Arena;
 use rustix::process::{Resource, getrlimit};
 
+use crate::later;
+use crate::lock::ForkLock;
 use crate::runs::Runs;
 use crate::table::{self, Entered, Found, MOST};
 
@@ -43,50 +43,74 @@ enum Use {
 
 // SAFETY: the pointer is to the arena's mapping, which belongs to the process and not to a thread.
 unsafe impl Send for HeapArena {}
+// SAFETY: as above; whoever writes there has a block.
+unsafe impl Sync for HeapArena {}
 
 struct Heap {
     arenas: Vec<Option<HeapArena>>,
     last_id: u64,
     /// So many blocks pass before another arena is asked for.
     pause: u64,
+    /// Arenas that were taken out and are still being dropped. A fork waits for that: it finds
+    /// their mappings entered, and waits for no thread after it has begun.
+    ending: usize,
 }
 
-static HEAP: Mutex<Heap> = Mutex::new(Heap {
+static HEAP: ForkLock<Heap> = ForkLock::new(Heap {
     arenas: Vec::new(),
     last_id: 0,
     pause: 0,
+    ending: 0,
 });
 
 thread_local! {
-    /// This thread is in the heap, or forks: what it allocates then is other memory, since it can
-    /// make no mapping, and end none.
+    // Without destructors, so that they are there in a thread that ends too.
+    /// This thread is in the heap: what it allocates then is other memory, since it can make no
+    /// mapping, and end none.
     static BUSY: Cell<bool> = const { Cell::new(false) };
-    /// The heap, locked by the thread that forks. Without a destructor, so that it is there in a
-    /// thread that ends too.
-    static LOCKED: Cell<Option<ManuallyDrop<MutexGuard<'static, Heap>>>> =
-        const { Cell::new(None) };
+    /// This thread forks, and the heap waits for that.
+    static FORKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Uses the heap. `None` in a thread that is in it already.
-fn with_heap<R>(use_it: impl FnOnce(&mut Heap) -> R) -> Option<R> {
-    if BUSY.replace(true) {
-        // What other libraries ask during a fork, while this thread has the lock.
-        let mut locked = LOCKED.take()?;
-        let result = use_it(&mut locked);
-        LOCKED.set(Some(locked));
-        return Some(result);
+/// This thread is in the heap.
+struct Inside;
+
+impl Inside {
+    /// `None`: it is so already.
+    fn enter() -> Option<Self> {
+        (!BUSY.replace(true)).then(|| Self)
     }
-    watch_forks();
-    let result = use_it(&mut HEAP.lock().unwrap_or_else(PoisonError::into_inner));
-    BUSY.set(false);
-    Some(result)
+
+    /// Uses the heap. `None`: a thread forks, this one or another.
+    fn with_heap<R>(&self, use_it: impl FnOnce(&mut Heap) -> R) -> Option<R> {
+        watch_forks();
+        let mut heap = HEAP.lock()?;
+        heap.free_later_ones();
+        Some(use_it(&mut heap))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        BUSY.set(false);
+    }
+}
+
+/// Uses the heap. `None` in a thread that is in it already, and while one forks.
+fn with_heap<R>(use_it: impl FnOnce(&mut Heap) -> R) -> Option<R> {
+    Inside::enter()?.with_heap(use_it)
+}
+
+/// Reads the heap, also while a thread forks. `None` in a thread that is in it already.
+fn read_heap<R>(read: impl FnOnce(&Heap) -> R) -> Option<R> {
+    let _inside = Inside::enter()?;
+    Some(HEAP.read(read))
 }
 
 /// [`watch_forks`] at once. A thread that is in the heap, or at this already, has nothing to do.
 pub(crate) fn prepare() {
-    if !BUSY.replace(true) {
+    if let Some(_inside) = Inside::enter() {
         watch_forks();
-        BUSY.set(false);
     }
 }
 
@@ -94,33 +118,55 @@ pub(crate) fn prepare() {
 /// unlock it.
 ///
 /// The C library calls these before those of [`process::watch_forks`], and after them when the fork
-/// is done. So the heap is locked first, as when an arena is made, and unlocked when the child has
-/// its copies. In between, this thread allocates other memory, and what it gives back stays in use.
+/// is done. So nobody changes the heap any more when its arenas are copied, until the child has its
+/// copies. Meanwhile all threads allocate other memory, and what they give back is free later. No
+/// thread waits for the one that forks: it may have a lock for which the fork waits.
 ///
 /// Called by a thread that is [`BUSY`]: to ask the C library for it may allocate, and may come to
 /// [`prepare`].
 fn watch_forks() {
     extern "C" fn before() {
-        if !BUSY.replace(true) {
-            let heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
-            LOCKED.set(Some(ManuallyDrop::new(heap)));
+        // A signal's handler forks in the middle of the heap: it is this thread's in the child too.
+        let Some(_inside) = Inside::enter().filter(|_| !FORKS.get()) else {
+            return;
+        };
+        loop {
+            match HEAP.lock() {
+                Some(mut heap) => {
+                    heap.free_later_ones();
+                    if heap.ending == 0 {
+                        heap.fork();
+                        return FORKS.set(true);
+                    }
+                    drop(heap);
+                    std::thread::yield_now();
+                }
+                None => HEAP.wait_for_fork(),
+            }
         }
     }
-    extern "C" fn after() {
-        if let Some(heap) = LOCKED.take() {
-            drop(ManuallyDrop::into_inner(heap));
-            BUSY.set(false);
+    extern "C" fn in_parent() {
+        if FORKS.replace(false) {
+            HEAP.end_fork();
+            // What was given back meanwhile.
+            with_heap(|_| ());
+        }
+    }
+    extern "C" fn in_child() {
+        if FORKS.replace(false) {
+            later::forget();
+            HEAP.end_fork_in_child();
         }
     }
     static WATCHED: OnceHere = OnceHere::new();
     WATCHED.call(|| {
         process::watch_forks();
-        // SAFETY: functions that take a lock and leave it; they live as long as this library, with
-        // which the C library forgets them.
-        let failed = unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
-        if failed != 0 {
+        // SAFETY: functions that set a flag and take it back; they live as long as this library,
+        // with which the C library forgets them.
+        let failed = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+        if let (true, Some(mut heap)) = (failed != 0, HEAP.lock()) {
             // Then there is nothing for a fork to find.
-            HEAP.lock().unwrap_or_else(PoisonError::into_inner).pause = u64::MAX;
+            heap.pause = u64::MAX;
         }
     });
 }
@@ -135,9 +181,6 @@ pub(crate) fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
     let Some(bytes) = whole_pages(bytes).filter(|_| align <= PAGE) else {
         return null_mut();
     };
-    if BUSY.get() {
-        return null_mut();
-    }
     let block = with_heap(|heap| heap.allocate(bytes)).flatten();
     let Some((start, untouched)) = block else {
         return null_mut();
@@ -153,12 +196,23 @@ pub(crate) fn allocate(bytes: usize, align: usize, zeroed: bool) -> *mut u8 {
 ///
 /// # Safety
 /// It was found at the first byte of a block that nobody uses any more.
-pub(crate) unsafe fn free(found: Found) {
-    // What other libraries give back during a fork stays in use.
-    if !BUSY.get() {
-        let emptied = with_heap(|heap| heap.free(found)).flatten();
-        drop(emptied);
+pub(crate) unsafe fn free(block: *mut u8, found: Found) {
+    if let Some(inside) = Inside::enter() {
+        match inside.with_heap(|heap| heap.free(found)) {
+            Some(None) => return,
+            Some(Some(emptied)) => {
+                drop(emptied);
+                // A fork would have waited for it.
+                inside.with_heap(|heap| heap.ending -= 1);
+                return;
+            }
+            None => {}
+        }
     }
+    // SAFETY: the caller's promise.
+    unsafe { later::push(block) };
+    // If the fork is over by now. A thread that is in the heap leaves it to the next call.
+    with_heap(|_| ());
 }
 
 /// Makes a block longer or shorter where it lies. False: that cannot be.
@@ -174,12 +228,12 @@ pub(crate) unsafe fn resize(found: Found, bytes: usize) -> bool {
 
 /// Bytes of the block that begins there. `None` in a thread that is in the heap already.
 pub(crate) fn length(found: Found) -> Option<usize> {
-    with_heap(|heap| heap.length(found))
+    read_heap(|heap| heap.length(found))
 }
 
 /// A descriptor of an arena, for a peer, and its size.
 pub(crate) fn descriptor(id: u64) -> Option<(OwnedFd, usize)> {
-    with_heap(|heap| {
+    read_heap(|heap| {
         let arena = heap.arenas.iter().flatten().find(|arena| arena.id == id)?;
         Some((arena.arena.descriptor()?, arena.arena.bytes()))
     })
@@ -235,7 +289,18 @@ impl Heap {
         Some(self.arenas[index].insert(arena))
     }
 
-    /// Gives the arena if it is of no use any more, to be dropped without the lock.
+    /// Frees what was given back when that could not be.
+    fn free_later_ones(&mut self) {
+        for block in later::take_all() {
+            if let Some(emptied) = table::find(block.addr()).and_then(|found| self.free(found)) {
+                drop(emptied);
+                self.ending -= 1;
+            }
+        }
+    }
+
+    /// Gives the arena if it is of no use any more, to be dropped without the lock. It is
+    /// [`ending`](Self::ending) until then.
     fn free(&mut self, found: Found) -> Option<HeapArena> {
         let arena = self.arenas[found.index].as_mut()?;
         if let Use::Shared(runs) = &mut arena.purpose {
@@ -247,6 +312,7 @@ impl Heap {
             }
         }
         table::leave(found.index);
+        self.ending += 1;
         self.arenas[found.index].take()
     }
 

@@ -12,7 +12,7 @@
 //! - **fork:** the child has a copy of its own, which no peer can read; the parent's call waits
 //!   until the copy is made. What the child allocates later can be read by its peers. A child that
 //!   was made by a raw system call, or by `_Fork`, shares the memory with its parent, and must not
-//!   write it.
+//!   write it. While a thread forks, the others get ordinary memory.
 //! - **exec, posix_spawn:** nothing is left of it, and no descriptor is inherited.
 //! - Do not call **mremap** on a block, as on any allocator's.
 //! - **Memory that is given back** stays with the process for the next blocks. Blocks of more than
@@ -28,6 +28,8 @@ mod allocator;
 mod buffer;
 mod heap;
 mod known;
+mod later;
+mod lock;
 mod preloaded;
 pub mod raw;
 mod runs;

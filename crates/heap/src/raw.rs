@@ -24,7 +24,7 @@ pub unsafe fn free(block: *mut u8) -> bool {
     match table::find(block.addr()) {
         Some(found) => {
             // SAFETY: the caller's promise.
-            unsafe { heap::free(found) };
+            unsafe { heap::free(block, found) };
             true
         }
         None => false,
