@@ -20,8 +20,8 @@ pub(crate) const PAGE: usize = 4096;
 const SHARED_BYTES: usize = 128 << 20;
 /// Longer blocks have arenas of their own, and their memory goes back to the system with them.
 const LONGEST_SHARED: usize = 32 << 20;
-/// After the system has refused an arena, so many blocks pass before it is asked again: it takes
-/// long to ask.
+/// After the system has refused an arena that is no longer than usual, so many blocks pass before
+/// it is asked again: it takes long to ask.
 const PAUSE: u64 = 256;
 
 struct HeapArena {
@@ -270,7 +270,10 @@ impl Heap {
             None
         };
         let Some(arena) = arena else {
-            self.pause = PAUSE;
+            // What is too much for the machine says nothing of usual blocks.
+            if bytes <= SHARED_BYTES {
+                self.pause = PAUSE;
+            }
             return None;
         };
         let start = arena.view().pointer(0);

@@ -48,6 +48,8 @@ fn a_block_that_no_memory_can_hold_leaves_the_old_one_as_it_is() {
         }
         let other = vec![2_u8; 100_000];
         assert!(grows.iter().all(|byte| *byte == 1) && other[0] == 2);
+        // Other blocks are had as before.
+        assert!(is_readable(&other) && is_readable(&vec![0; 40 << 20]));
     }
 }
 
