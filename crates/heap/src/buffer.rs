@@ -33,9 +33,9 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// A buffer of `len` bytes, on a page. If the system gives no memory that peers may read, it is
-    /// ordinary memory: see [`is_peer_readable`](Self::is_peer_readable). `None`: there is no
-    /// memory.
+    /// A buffer of `len` bytes, on a page. If the system gives no memory that peers may read, or a
+    /// thread forks at the moment, it is ordinary memory: see
+    /// [`is_peer_readable`](Self::is_peer_readable). `None`: there is no memory.
     #[must_use]
     pub fn new(len: usize) -> Option<Self> {
         // SAFETY: the layout has at least one byte.
@@ -44,8 +44,8 @@ impl Buffer {
         Some(Self { start, len })
     }
 
-    /// Whether peers may read it. They cannot if the system gave no such memory, nor in a child
-    /// that was forked from the process which made it.
+    /// Whether peers may read it. They cannot if it is ordinary memory, nor in a child that was
+    /// forked from the process which made it.
     #[must_use]
     pub fn is_peer_readable(&self) -> bool {
         crate::place(self.start.as_ptr(), self.len).is_some()

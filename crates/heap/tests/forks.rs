@@ -4,6 +4,7 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
 
 use limic_heap::{Buffer, PeerReadable};
 use limic_shm::ring::Memory;
@@ -13,6 +14,12 @@ use limic_shm::segment::{Arena, Placement};
 static HEAP: PeerReadable = PeerReadable::new();
 
 const LEN: usize = 300_000;
+
+/// No other test is at work: while one forks, the blocks of others are ordinary memory.
+fn alone() -> impl Drop {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Forks; what the child says must be true, or this fails.
 fn in_child(says: impl FnOnce() -> bool, meanwhile: impl FnOnce()) {
@@ -49,6 +56,7 @@ fn pipe() -> [OwnedFd; 2] {
 
 #[test]
 fn a_child_has_a_copy_of_its_own() {
+    let _alone = alone();
     let mut buffer = Buffer::new(LEN).expect("memory");
     for (at, byte) in buffer.iter_mut().enumerate() {
         *byte = at as u8;
@@ -95,6 +103,7 @@ fn a_child_has_a_copy_of_its_own() {
 
 #[test]
 fn what_a_child_allocates_can_be_read_by_its_peers() {
+    let _alone = alone();
     let _before = Buffer::new(LEN).expect("memory");
     in_child(
         || {
@@ -110,6 +119,7 @@ fn what_a_child_allocates_can_be_read_by_its_peers() {
 /// Its list of mappings is longer than the allocator's long blocks then.
 #[test]
 fn a_child_of_a_process_with_many_mappings_has_copies_too() {
+    let _alone = alone();
     in_child(
         || {
             let mut first = Buffer::new(LEN).expect("memory");
@@ -172,6 +182,7 @@ fn close_memory_files() -> usize {
 
 #[test]
 fn a_child_has_its_copy_though_the_descriptor_was_closed() {
+    let _alone = alone();
     in_child(
         || {
             let Some(mut buffer) = Buffer::new(40 << 20) else {
@@ -190,6 +201,7 @@ fn a_child_has_its_copy_though_the_descriptor_was_closed() {
 
 #[test]
 fn a_number_that_another_file_has_now_is_neither_shown_nor_closed() {
+    let _alone = alone();
     in_child(
         || {
             let buffers = [0; 2].map(|_| Buffer::new(40 << 20).expect("memory"));
@@ -221,6 +233,7 @@ fn a_number_that_another_file_has_now_is_neither_shown_nor_closed() {
 /// The child's arenas leave their numbers to other files, as those of its parent do to its own.
 #[test]
 fn a_child_that_drops_its_copies_closes_none_of_its_files() {
+    let _alone = alone();
     let buffer = Buffer::new(40 << 20).expect("memory");
     let place = limic_heap::place(buffer.as_ptr(), 1).expect("a place");
     in_child(
@@ -241,6 +254,7 @@ fn a_child_that_drops_its_copies_closes_none_of_its_files() {
 /// The parent goes on at once, and what it writes then is not in the child's copy.
 #[test]
 fn a_child_has_its_copy_though_no_descriptor_is_free() {
+    let _alone = alone();
     const LONG: usize = 64 << 20;
     in_child(
         || {
@@ -276,6 +290,7 @@ fn a_child_has_its_copy_though_no_descriptor_is_free() {
 /// The child is there for the limit, which is a whole process's.
 #[test]
 fn ordinary_memory_of_a_buffer_is_on_a_page_too() {
+    let _alone = alone();
     in_child(
         || {
             let none = libc::rlimit {
@@ -295,6 +310,7 @@ fn ordinary_memory_of_a_buffer_is_on_a_page_too() {
 
 #[test]
 fn a_fork_of_one_thread_leaves_others_their_memory() {
+    let _alone = alone();
     let mut block = vec![1_u8; LEN];
     std::thread::scope(|scope| {
         let churn = scope.spawn(|| {
@@ -320,6 +336,7 @@ fn a_fork_of_one_thread_leaves_others_their_memory() {
 
 #[test]
 fn a_started_program_inherits_no_descriptor() {
+    let _alone = alone();
     let buffer = Buffer::new(LEN).expect("memory");
     assert!(buffer.is_peer_readable());
     let listed = Command::new("ls")
@@ -335,6 +352,7 @@ fn a_started_program_inherits_no_descriptor() {
 
 #[test]
 fn who_has_the_descriptor_can_read_and_not_write() {
+    let _alone = alone();
     let mut buffer = Buffer::new(LEN).expect("memory");
     buffer[7] = 77;
     let place = limic_heap::place(buffer.as_ptr(), LEN).expect("a place");
