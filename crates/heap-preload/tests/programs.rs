@@ -76,6 +76,16 @@ fn a_fork_waits_for_nobody_who_allocates_with_a_file_locked() {
 }
 
 #[test]
+fn a_thread_is_not_cancelled_within_the_heap() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join("cancel");
+    if compile("cancel.c", &program) {
+        let said = "each thread was cancelled without the lock\n".to_owned();
+        assert_eq!(run(&program, "16K"), (said, String::new()));
+    }
+}
+
+#[test]
 fn all_of_mallocs_family_keeps_its_contracts() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("blocks");

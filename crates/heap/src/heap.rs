@@ -13,6 +13,7 @@ use crate::later;
 use crate::lock::ForkLock;
 use crate::runs::Runs;
 use crate::table::{self, Entered, Found, MOST};
+use crate::uncancelled::Uncancelled;
 
 /// Blocks begin on a page and have whole pages.
 pub(crate) const PAGE: usize = 4096;
@@ -160,6 +161,7 @@ fn watch_forks() {
     }
     static WATCHED: OnceHere = OnceHere::new();
     WATCHED.call(|| {
+        let _uncancelled = Uncancelled::new();
         process::watch_forks();
         // SAFETY: functions that set a flag and take it back; they live as long as this library,
         // with which the C library forgets them.
@@ -201,7 +203,7 @@ pub(crate) unsafe fn free(block: *mut u8, found: Found) {
         match inside.with_heap(|heap| heap.free(found)) {
             Some(None) => return,
             Some(Some(emptied)) => {
-                drop(emptied);
+                end(emptied);
                 // A fork would have waited for it.
                 inside.with_heap(|heap| heap.ending -= 1);
                 return;
@@ -213,6 +215,12 @@ pub(crate) unsafe fn free(block: *mut u8, found: Found) {
     unsafe { later::push(block) };
     // If the fork is over by now. A thread that is in the heap leaves it to the next call.
     with_heap(|_| ());
+}
+
+/// Gives the memory of an arena back to the system.
+fn end(emptied: HeapArena) {
+    let _uncancelled = Uncancelled::new();
+    drop(emptied);
 }
 
 /// Makes a block longer or shorter where it lies. False: that cannot be.
@@ -264,6 +272,7 @@ impl Heap {
         }
         let index = self.arenas.iter().position(Option::is_none);
         let index = index.unwrap_or(self.arenas.len());
+        let _uncancelled = Uncancelled::new();
         let arena = if index < most_arenas() {
             Arena::create_lazy(bytes).ok()
         } else {
@@ -296,7 +305,7 @@ impl Heap {
     fn free_later_ones(&mut self) {
         for block in later::take_all() {
             if let Some(emptied) = table::find(block.addr()).and_then(|found| self.free(found)) {
-                drop(emptied);
+                end(emptied);
                 self.ending -= 1;
             }
         }

@@ -34,6 +34,7 @@ mod preloaded;
 pub mod raw;
 mod runs;
 mod table;
+mod uncancelled;
 
 use std::os::fd::OwnedFd;
 
