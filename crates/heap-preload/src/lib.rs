@@ -195,19 +195,29 @@ pub unsafe extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
 }
 
 /// The C library's `malloc_usable_size`, the only function of malloc's family that has no second
-/// name.
+/// name. The next one of its name may be that of another allocator, to which these blocks are
+/// strange.
 fn usable_size() -> *const c_void {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
-    next(c"malloc_usable_size", &FOUND)
+    found_once(&FOUND, || {
+        // SAFETY: names that end with a zero; the C library is there, and stays.
+        unsafe {
+            let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+            let library = libc::dlopen(c"libc.so.6".as_ptr(), flags);
+            // Without it the name would be looked up everywhere.
+            if library.is_null() {
+                return library;
+            }
+            libc::dlsym(library, c"malloc_usable_size".as_ptr())
+        }
+    })
 }
 
-/// The function of this name that would be called without this library. Null: there is none.
-fn next(name: &CStr, found: &AtomicUsize) -> *const c_void {
+/// The address that is looked up until it is found. Null: there is none.
+fn found_once(found: &AtomicUsize, look_up: impl FnOnce() -> *mut c_void) -> *const c_void {
     let mut address = found.load(Relaxed);
     if address == 0 {
-        // SAFETY: looks a name up, which ends with a zero.
-        let there = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        address = there.expose_provenance();
+        address = look_up().expose_provenance();
         found.store(address, Relaxed);
     }
     core::ptr::with_exposed_provenance(address)
@@ -241,7 +251,10 @@ pub unsafe extern "C" fn __register_atfork(
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     // Which comes here too, and finds that it is under way.
     raw::prepare();
-    let theirs = next(c"__register_atfork", &FOUND);
+    let theirs = found_once(&FOUND, || {
+        // SAFETY: looks a name up, which ends with a zero: what would be called without this one.
+        unsafe { libc::dlsym(libc::RTLD_NEXT, c"__register_atfork".as_ptr()) }
+    });
     if theirs.is_null() {
         return libc::ENOMEM;
     }

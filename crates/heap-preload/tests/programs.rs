@@ -33,11 +33,16 @@ fn run(program: &Path, from: &str) -> (String, String) {
 
 /// Compiles a program of this folder, whose functions libraries find. False: there is no compiler.
 fn compile(name: &str, program: &Path) -> bool {
+    compile_with(name, program, &["-pthread", "-rdynamic"])
+}
+
+fn compile_with(name: &str, program: &Path, options: &[&str]) -> bool {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let mut cc = Command::new("cc");
-    cc.args(["-O1", "-fno-builtin", "-pthread", "-rdynamic", "-o"])
+    cc.args(["-O1", "-fno-builtin", "-o"])
         .arg(program)
-        .arg(folder.join(name));
+        .arg(folder.join(name))
+        .args(options);
     match cc.status() {
         Ok(done) => assert!(done.success(), "cc: {done}"),
         Err(why) => println!("SKIPPED: no C compiler: {why}"),
@@ -82,6 +87,22 @@ fn a_thread_is_not_cancelled_within_the_heap() {
     if compile("cancel.c", &program) {
         let said = "each thread was cancelled without the lock\n".to_owned();
         assert_eq!(run(&program, "16K"), (said, String::new()));
+    }
+}
+
+#[test]
+fn another_allocator_is_not_asked_for_the_c_librarys_blocks() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (program, allocator) = (
+        folder.path().join("linked"),
+        folder.path().join("allocator"),
+    );
+    let linked = ["-Wl,--no-as-needed", allocator.to_str().expect("a path")];
+    if compile_with("allocator.c", &allocator, &["-shared", "-fPIC"])
+        && compile_with("linked.c", &program, &linked)
+    {
+        let grown = ("the block has grown\n".to_owned(), String::new());
+        assert_eq!(run(&program, "16K"), grown);
     }
 }
 
