@@ -19,7 +19,7 @@ mod slots;
 mod thread_rc;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use limic_shm::bytes::Window;
 use limic_shm::control::has_ended;
@@ -459,10 +459,11 @@ impl Arenas {
         self.end_send_ahead_if(holds);
     }
 
-    /// The descriptor of an arena of this endpoint, and its size.
+    /// A descriptor of an arena of this endpoint, for a peer, and its size. `None`: there is no such
+    /// arena, or none can be had ([`Arena::descriptor`]).
     #[must_use]
-    pub fn descriptor(&self, number: u32) -> Option<(BorrowedFd<'_>, usize)> {
+    pub fn descriptor(&self, number: u32) -> Option<(OwnedFd, usize)> {
         let arena = self.arenas.get(number as usize)?.as_ref()?;
-        Some((arena.arena.fd(), arena.arena.bytes()))
+        Some((arena.arena.descriptor()?, arena.arena.bytes()))
     }
 }

@@ -171,7 +171,7 @@ pub(crate) fn fetch(cx: &mut Cx, from: u32, message: &ArenaMessage) -> Result<Ve
     Ok(bytes)
 }
 
-/// Hands an arena to a peer. False if the connection is full now.
+/// Hands an arena to a peer. False if the connection is full now, or no descriptor can be had.
 #[inline(always)]
 pub(crate) fn send_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
     let pair = cx.peers.pair(to);
@@ -210,12 +210,12 @@ fn send_new_arena(cx: &mut Cx, to: u32, number: u32) -> bool {
         return false;
     };
     let of_heap = cx.transfers.heap.descriptor(number);
-    let of_heap = of_heap.as_ref().map(|(fd, bytes)| (fd.as_fd(), *bytes));
     let Some((fd, bytes)) = of_heap.or_else(|| cx.arenas.descriptor(number)) else {
         return false;
     };
     let message = greeting::arena(number, bytes as u64);
-    let done = matches!(connection.socket.send(&message, &[fd]), Ok(Sent::Done));
+    let sent = connection.socket.send(&message, &[fd.as_fd()]);
+    let done = matches!(sent, Ok(Sent::Done));
     if let (true, Some(pair)) = (done, cx.peers.pair(to)) {
         pair.arenas.mark_sent(number);
     }

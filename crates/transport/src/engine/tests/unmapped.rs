@@ -102,7 +102,7 @@ fn lend_one_too_many(
     let (fd, bytes) = sender.cx.arenas.descriptor(0).expect("an arena");
     let pair = receiver.cx.peers.pair(of_sender).expect("shared memory");
     for number in 1000..1016 {
-        let fd = fd.try_clone_to_owned().expect("a descriptor");
+        let fd = fd.try_clone().expect("a descriptor");
         pair.arenas.map(number, bytes as u64, fd);
     }
     let room = loan.start;
