@@ -4,10 +4,12 @@
 
 mod launcher;
 
+use std::fs::File;
 use std::io::Write;
 use std::process::Stdio;
 use std::time::Instant;
 
+use launcher::login::{HERE, Login};
 use launcher::*;
 use rustix::process::Signal;
 
@@ -53,6 +55,24 @@ fn a_reader_that_goes_away_ends_the_job() {
         Some(141),
         "SIGPIPE, as in a shell's pipeline"
     );
+}
+
+/// The launcher writes for its ranks, with labels or for hosts, where they have ended long before.
+#[test]
+fn a_full_disk_fails_the_job_and_is_named() {
+    let login = Login::new(HERE);
+    let script = "echo lost";
+    for mut command in [
+        run_script(&["-n2", "-l"], script),
+        login.run_script(&["--hosts=a,b", "-n2"], script),
+    ] {
+        command.stdout(File::options().write(true).open("/dev/full").unwrap());
+        let output = finish(command);
+        assert_eq!(output.status.code(), Some(125), "{}", err(&output));
+        let text = err(&output);
+        let named = "limic run: standard output: No space left on device";
+        assert_eq!(text.matches(named).count(), 1, "{text}");
+    }
 }
 
 /// Nothing reads what the launcher and its rank print, onto one pipe. The rank runs `fill`, and

@@ -110,15 +110,21 @@ impl Sink {
     }
 
     /// Writes one piece if there is room: standard output and error may be one pipe, and the last
-    /// room that `poll` has seen for both is used up by one.
-    pub(super) fn write(&mut self) {
-        let Some(fd) = &self.fd else { return };
-        match write_piece(fd, &self.queue[self.written..], &NOW) {
+    /// room that `poll` has seen for both is used up by one. An error loses what ranks print, and
+    /// is no reader that went away.
+    pub(super) fn write(&mut self) -> Result<(), Errno> {
+        let Some(fd) = &self.fd else { return Ok(()) };
+        let result = write_piece(fd, &self.queue[self.written..], &NOW);
+        match result {
             Ok(count) => self.written += count,
-            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
             Err(_) => self.give_up(),
         }
         self.forget_written();
+        match result {
+            Ok(_) | Err(Errno::PIPE) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
 
     fn forget_written(&mut self) {
@@ -155,7 +161,7 @@ impl Output {
         match rustix::io::read(&self.pipe, &mut bytes) {
             Ok(0) => Err(Errno::PIPE),
             Ok(count) => {
-                self.feed(&bytes[..count], &mut sink.queue);
+                self.feed(&bytes[..count], sink);
                 Ok(true)
             }
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
@@ -166,23 +172,24 @@ impl Output {
     /// Writes out a last line without a line end, with one.
     pub(super) fn finish(mut self, sink: &mut Sink) {
         if !self.partial.is_empty() {
-            self.feed(b"\n", &mut sink.queue);
+            self.feed(b"\n", sink);
         }
     }
 
-    fn feed(&mut self, bytes: &[u8], queue: &mut Vec<u8>) {
+    fn feed(&mut self, bytes: &[u8], sink: &mut Sink) {
         let Some(prefix) = &self.prefix else {
-            queue.extend_from_slice(bytes);
+            sink.add(bytes);
             return;
         };
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             self.partial.extend_from_slice(piece);
             let whole = self.partial.ends_with(b"\n");
             if whole || self.partial.len() >= MAX_PARTIAL {
-                queue.extend_from_slice(prefix.as_bytes());
-                queue.append(&mut self.partial);
+                sink.add(prefix.as_bytes());
+                sink.add(&self.partial);
+                self.partial.clear();
                 if !whole {
-                    queue.push(b'\n');
+                    sink.add(b"\n");
                 }
             }
         }
@@ -204,7 +211,7 @@ mod tests {
         let mut stream = Output::new(pipe, Some(3));
         let mut sink = Sink::new(std::io::stderr()).unwrap();
         for piece in pieces {
-            stream.feed(piece, &mut sink.queue);
+            stream.feed(piece, &mut sink);
         }
         stream.finish(&mut sink);
         sink.queue

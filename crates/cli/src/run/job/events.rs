@@ -10,7 +10,7 @@ use super::super::output::Sink;
 use super::super::pmi_server::Effect;
 use super::super::wire::{Order, Report};
 use super::super::{RunError, notice};
-use super::remote::Input;
+use super::remote::{Input, LAUNCHER_FAILED};
 use super::{Control, Job, Phase, SIGNALS, nix_error};
 
 /// Bytes of standard input that are on their way at most.
@@ -215,6 +215,15 @@ impl Job {
             && let Some(output) = slot.take()
         {
             output.finish(sink);
+        }
+    }
+
+    /// Writes a piece of what ranks printed. A job whose output is lost fails.
+    pub(super) fn write_output(&mut self, stream: usize) {
+        if let Err(errno) = self.sinks[stream].write() {
+            self.end_as(LAUNCHER_FAILED);
+            let name = ["standard output", "standard error"][stream];
+            notice(format_args!("{name}: {}", std::io::Error::from(errno)));
         }
     }
 

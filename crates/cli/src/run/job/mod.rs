@@ -162,7 +162,7 @@ impl Job {
                     Source::Pmi(rank) => self.serve_pmi(rank),
                     Source::Output(rank, stream) => self.read_output(rank, stream),
                     // Also when the reader of our output went away: the write tells.
-                    Source::Sink(stream) => self.sinks[stream].write(),
+                    Source::Sink(stream) => self.write_output(stream),
                     Source::Remote(number) => self.serve_remote(number),
                     Source::Input => self.read_input(),
                     Source::Feed => self.feed(),

@@ -255,7 +255,7 @@ impl Job {
     }
 
     /// Something failed that the job cannot go on without.
-    fn end_as(&mut self, code: u8) {
+    pub(super) fn end_as(&mut self, code: u8) {
         self.fail(code);
         self.end();
     }
