@@ -4,6 +4,8 @@
 
 mod launcher;
 
+use std::time::Duration;
+
 use launcher::*;
 use rustix::process::Signal;
 
@@ -50,8 +52,30 @@ fn a_second_interrupt_kills() {
     assert_eq!([lines.next(), lines.next()], ["ready", "ready"]);
     signal(&child, Signal::INT);
     assert_eq!([lines.next(), lines.next()], ["got", "got"]);
+    let launcher = Watch::on(child.id() as i32);
+    assert!(!launcher.ends_within(Duration::from_millis(600)));
     signal(&child, Signal::INT);
     assert_eq!(collect(child).status.code(), Some(130));
+}
+
+/// As Ctrl-C under timeout(1), which passes on what the terminal has sent to all.
+#[test]
+fn two_interrupts_at_once_are_one() {
+    let script = trapping("INT").replace("'echo got'", "'sleep 0.1; echo got; exit 0'");
+    let mut child = run_script(&["-n", "2"], &script).spawn().unwrap();
+    let lines = Lines::of(&mut child);
+    assert_eq!([lines.next(), lines.next()], ["ready", "ready"]);
+    // A launcher that is stopped has both when it goes on: the process's, and its one thread's.
+    signal(&child, Signal::STOP);
+    wait_for_stop(&child);
+    signal(&child, Signal::INT);
+    let number = child.id();
+    // SAFETY: the call takes numbers alone. The thread is there: its process was not waited for.
+    let code = unsafe { libc::syscall(libc::SYS_tgkill, number, number, libc::SIGINT) };
+    assert_eq!(code, 0);
+    signal(&child, Signal::CONT);
+    assert_eq!(collect(child).status.code(), Some(0));
+    assert_eq!(lines.rest(), ["got", "got"]);
 }
 
 #[test]

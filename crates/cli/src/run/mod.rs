@@ -96,8 +96,9 @@ program cannot be executed, 127 if it is not found.
 
 When a rank fails or aborts, all others get SIGTERM and, after --grace, SIGKILL. The job ends with \
 its ranks: processes that they leave behind are ended as well. SIGINT, SIGTERM, SIGHUP, SIGQUIT, \
-SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on to the ranks; a second SIGINT kills them. If \
-the launcher is killed, so are the ranks, and all processes that have LIMIC_JOB from them.
+SIGUSR1, SIGUSR2, SIGTSTP and SIGCONT are passed on to the ranks. A second SIGINT kills them; \
+within half a second it counts as the first. If the launcher is killed, so are the ranks, and all \
+processes that have LIMIC_JOB from them.
 
 With --hosts, this command and the program have to be at the same places on all hosts, and ssh has \
 to get there without a password. Ranks run in the directory that the launcher runs in, with its \

@@ -207,7 +207,7 @@ impl Job {
             end_at: limits
                 .timeout
                 .and_then(|limit| Instant::now().checked_add(limit)),
-            interrupted: false,
+            interrupted: None,
             failure: None,
         })
     }

@@ -1,6 +1,8 @@
 //! What a job does when a descriptor is ready: signals to the launcher, lines from ranks over PMI,
 //! and what ranks print.
 
+use std::time::{Duration, Instant};
+
 use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process, kill_process_group};
 
@@ -15,6 +17,10 @@ use super::{Control, Job, Phase, SIGNALS, nix_error};
 
 /// Bytes of standard input that are on their way at most.
 const MOST_INPUT: usize = 1 << 16;
+
+/// One press of Ctrl-C may come twice within this time: from the terminal, and from a timeout(1)
+/// that the launcher runs under.
+const ONE_INTERRUPT: Duration = Duration::from_millis(500);
 
 /// The signals that end a program.
 const ENDS: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
@@ -38,6 +44,15 @@ impl Job {
 
     pub(super) fn pass_on(&mut self, signal: Signal, from_terminal: bool) {
         let ends = ENDS.contains(&signal);
+        let mut is_again = false;
+        if signal == Signal::INT {
+            let now = Instant::now();
+            match self.interrupted {
+                Some(first) if now.duration_since(first) < ONE_INTERRUPT => return,
+                first => is_again = first.is_some(),
+            }
+            self.interrupted.get_or_insert(now);
+        }
         if ends && self.is_logging_in() {
             // No rank can work yet: this is the job's end, and not one of its ranks'.
             self.fail(Ending::Killed(signal.as_raw()).code());
@@ -56,14 +71,11 @@ impl Job {
                 }
                 return;
             }
-        } else if signal == Signal::INT {
-            if self.interrupted || self.phase != Phase::Running {
-                self.fail(Ending::Killed(libc::SIGINT).code());
-                self.kill();
-                notice(format_args!("interrupted again; killing the job"));
-                return;
-            }
-            self.interrupted = true;
+        } else if signal == Signal::INT && (is_again || self.phase != Phase::Running) {
+            self.fail(Ending::Killed(libc::SIGINT).code());
+            self.kill();
+            notice(format_args!("interrupted again; killing the job"));
+            return;
         }
         for process in self
             .ranks

@@ -124,7 +124,8 @@ struct Job {
     phase: Phase,
     /// When `--timeout` ends the job.
     end_at: Option<Instant>,
-    interrupted: bool,
+    /// When the first SIGINT came.
+    interrupted: Option<Instant>,
     /// The job's exit code, once something failed.
     failure: Option<u8>,
 }
