@@ -6,6 +6,7 @@ mod launcher;
 
 use std::process::Stdio;
 
+use launcher::login::{HERE, Login};
 use launcher::*;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -121,6 +122,28 @@ fn a_failing_rank_ends_all_others_with_their_children() {
 fn a_killed_rank_ends_all_others_even_those_that_ignore_sigterm() {
     let (code, _) = ending_of_one("kill", "kill -KILL $$", "trap '' TERM;");
     assert_eq!(code, Some(137));
+}
+
+/// The one that exits has noticed the other's crash, which takes a while.
+#[test]
+fn a_crash_counts_though_another_rank_has_exited_first() {
+    let fifo = Fifo::new("crash");
+    let script = "exec 3<>$FIFO; [ $PMI_RANK = 0 ] && { read a <&3; exit 1; }; \
+                  trap 'kill -ABRT $$' TERM; echo x >&3; while :; do sleep 0.01; done";
+    let login = Login::new(HERE);
+    let words = ["-n2", "--grace=60", &fifo.variable()];
+    for command in [
+        run_script(&words, script),
+        login.run_script(&[&["--hosts=a,b"], &words[..]].concat(), script),
+    ] {
+        let output = finish(command);
+        let text = err(&output);
+        assert_eq!(output.status.code(), Some(134), "{text}");
+        let first = text.find("exited with code 1; ending the job");
+        let second = text.find("was killed by signal 6 (SIGABRT); the job was ending");
+        assert!(first.is_some() && first < second, "{text}");
+        assert_eq!(text.matches("limic run: ").count(), 2, "{text}");
+    }
 }
 
 /// Each of two ranks runs `start`, which prints a number and tells the rank, and exits at once.

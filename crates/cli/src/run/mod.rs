@@ -90,9 +90,10 @@ pub(crate) struct Args {
 }
 
 const AFTER_HELP: &str = "\
-Exit code: 0 if all ranks end with 0, else that of the first rank that failed; 128 + the signal's \
-number if a signal killed it; 124 after --timeout, 125 if the launcher itself failed, 126 if the \
-program cannot be executed, 127 if it is not found.
+Exit code: 0 if all ranks end with 0, else that of the first rank that failed, or of one that \
+crashed while the job ended because another exited; 128 + the signal's number if a signal killed \
+it; 124 after --timeout, 125 if the launcher itself failed, 126 if the program cannot be executed, \
+127 if it is not found.
 
 When a rank fails or aborts, all others get SIGTERM and, after --grace, SIGKILL. The job ends with \
 its ranks: processes that they leave behind are ended as well. SIGINT, SIGTERM, SIGHUP, SIGQUIT, \

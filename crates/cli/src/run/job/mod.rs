@@ -128,6 +128,8 @@ struct Job {
     interrupted: Option<Instant>,
     /// The job's exit code, once something failed.
     failure: Option<u8>,
+    /// That is what a rank exited with, which perhaps only noticed that another one crashed.
+    has_exited: bool,
 }
 
 fn nix_error(step: &'static str) -> impl Fn(nix::errno::Errno) -> RunError {
@@ -308,17 +310,41 @@ impl Job {
         self.count_end(index, ending, format_args!("pid {number}"));
     }
 
+    /// Whether a rank was killed, while the job ends, by no signal that the launcher sends: those
+    /// that are passed on, SIGTERM, and SIGKILL once the time of grace is over. Nor is it the
+    /// SIGPIPE of one that writes to another which has ended.
+    fn is_crash(&self, ending: Ending) -> bool {
+        let Ending::Killed(signal) = ending else {
+            return false;
+        };
+        let has_time = matches!(self.phase, Phase::Ending(at) if Instant::now() < at);
+        let is_sent = match signal {
+            libc::SIGKILL => !has_time,
+            _ => SIGNALS.iter().any(|(other, _)| *other as i32 == signal),
+        };
+        !is_sent && signal != libc::SIGPIPE
+    }
+
     /// A rank ended, here or on another host: its failure is the job's.
     fn count_end(&mut self, index: usize, ending: Ending, place: std::fmt::Arguments<'_>) {
-        self.ranks[index].running = false;
+        let has_run = std::mem::replace(&mut self.ranks[index].running, false);
         let is_decided = matches!(self.control, Control::Launcher(_));
-        if ending.code() == 0 || self.phase != Phase::Running || is_decided {
+        if ending.code() == 0 || is_decided {
             return;
         }
-        let next = match self.limits.keep_going {
-            true => "going on",
-            false => "ending the job",
+        let next = match self.phase {
+            Phase::Running if self.limits.keep_going => "going on",
+            Phase::Running => "ending the job",
+            // Others have noticed it, and were here first.
+            _ if has_run && self.has_exited && self.is_crash(ending) => {
+                self.failure = None;
+                "the job was ending already"
+            }
+            _ => return,
         };
+        if self.failure.is_none() {
+            self.has_exited = matches!(ending, Ending::Exited(_));
+        }
         self.fail(ending.code());
         if !self.limits.keep_going {
             self.end();
