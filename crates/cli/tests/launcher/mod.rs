@@ -7,7 +7,7 @@
 pub(crate) mod login;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -224,6 +224,11 @@ impl Fifo {
     pub(crate) fn line(&self) -> String {
         let lines = Lines::from(self.open.try_clone().unwrap());
         lines.next()
+    }
+
+    /// Writes for a rank to read.
+    pub(crate) fn write(&self, text: &str) {
+        (&self.open).write_all(text.as_bytes()).unwrap();
     }
 
     /// For `--env`.

@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::super::notice;
 use super::super::output::Sink;
+use super::super::processes::in_foreground;
 use super::super::wire::Order;
-use super::remote::LAUNCHER_FAILED;
+use super::remote::{Input, LAUNCHER_FAILED};
 use super::{Control, Job, Phase};
 
 /// The exit code after `--timeout`, as timeout(1) has it.
@@ -13,6 +14,10 @@ const TIMED_OUT: u8 = 124;
 
 /// How long a host that is over may take to send more of what its ranks printed, and to end.
 const TO_FINISH: Duration = Duration::from_secs(10);
+
+/// How often a launcher in the background asks whether it may read its terminal: a shell says
+/// nothing to a job that it brings to the foreground, unless that was stopped.
+const TO_LOOK: Duration = Duration::from_secs(1);
 
 impl Job {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -22,13 +27,20 @@ impl Job {
             Phase::Killing | Phase::Over => None,
         };
         let greetings = self.remotes.iter().filter_map(|remote| remote.greet_by());
-        next.into_iter().chain(greetings).min()
+        let look = match self.input {
+            Input::Elsewhere => Instant::now().checked_add(TO_LOOK),
+            _ => None,
+        };
+        next.into_iter().chain(greetings).chain(look).min()
     }
 
     pub(super) fn keep_time(&mut self) {
         let now = Instant::now();
         self.give_up_silent(now);
         self.wait_for_output(now);
+        if self.input == Input::Elsewhere && in_foreground() {
+            self.input = Input::Wanted;
+        }
         let is_due = |at: Instant| at <= now;
         match self.phase {
             Phase::Running if self.end_at.is_some_and(is_due) => {

@@ -1,6 +1,7 @@
 //! What a job does when a descriptor is ready: signals to the launcher, lines from ranks over PMI,
 //! and what ranks print.
 
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -10,6 +11,7 @@ use super::super::connection::{Connection, Received};
 use super::super::outcome::{Ending, exit_code};
 use super::super::output::Sink;
 use super::super::pmi_server::Effect;
+use super::super::processes::in_foreground;
 use super::super::wire::{Order, Report};
 use super::super::{RunError, notice};
 use super::remote::{Input, LAUNCHER_FAILED};
@@ -241,6 +243,10 @@ impl Job {
 
     /// Sends a piece of standard input to rank 0.
     pub(super) fn read_input(&mut self) {
+        if std::io::stdin().is_terminal() && !in_foreground() {
+            self.input = Input::Elsewhere;
+            return;
+        }
         let mut bytes = [0; MOST_INPUT];
         let count = match rustix::io::read(std::io::stdin(), &mut bytes) {
             Ok(count) => count,

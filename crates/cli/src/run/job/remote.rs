@@ -1,7 +1,6 @@
 //! The launcher of a job of several hosts: it logs in to each, answers PMI for all ranks, writes
 //! what they print, and decides when the job ends.
 
-use std::io::IsTerminal;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,6 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::super::hosts::{self, Part};
 use super::super::outcome::Ending;
 use super::super::pmi_server::PmiServer;
-use super::super::processes::in_foreground;
 use super::super::spawn::{Holders, reserve_files};
 use super::super::wire::{GREETING, Order, Report, Start, Wire};
 use super::super::{Args, RunError, notice};
@@ -97,6 +95,8 @@ impl Remote {
 pub(super) enum Input {
     /// It is read next.
     Wanted,
+    /// It is a terminal that another job of the shell reads: who reads it all the same is stopped.
+    Elsewhere,
     /// Rank 0 has not taken what was sent.
     Sent,
     /// There is none, or nobody reads it.
@@ -175,7 +175,7 @@ impl Job {
                 Some(text) if text == GREETING => {
                     remote.greet_by = None;
                     remote.tell(&Order::Start(start));
-                    if number == 0 && (!std::io::stdin().is_terminal() || in_foreground()) {
+                    if number == 0 {
                         self.input = Input::Wanted;
                     }
                 }
