@@ -267,6 +267,18 @@ fn a_rank_that_reads_no_answers_is_not_read_for_ever() {
 }
 
 #[test]
+fn of_a_rank_that_sends_nonsense_the_user_is_warned_once() {
+    let script = "for i in 1 2 3; do echo nonsense >&$PMI_FD; done";
+    let output = finish(run_script(&["-n", "1"], script));
+    assert_eq!(output.status.code(), Some(0));
+    let text = err(&output);
+    assert!(
+        text.contains("rank 0 sent") && text.lines().count() == 1,
+        "{text}"
+    );
+}
+
+#[test]
 fn a_flood_that_a_rank_leaves_behind_ends_with_the_job() {
     let output = part(run(&["-n", "2"]), "leave a flood");
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));

@@ -51,6 +51,8 @@ pub(super) struct PmiServer {
     left: Option<u32>,
     /// Whether the rank is inside a command of several lines (`mcmd=spawn` to `endcmd`).
     in_long: Vec<bool>,
+    /// Whether the user was warned of the rank: a warning may wait for its reader.
+    warned: Vec<bool>,
     /// Which ranks are on which node, in Hydra's notation.
     mapping: String,
 }
@@ -79,6 +81,7 @@ impl PmiServer {
             stages: vec![Stage::Running; ranks as usize],
             left: None,
             in_long: vec![false; ranks as usize],
+            warned: vec![false; ranks as usize],
         }
     }
 
@@ -104,9 +107,8 @@ impl PmiServer {
         match Message::parse(line) {
             Ok(message) => self.command(rank, &message),
             Err(error) => {
-                let answer = refuse("unrecognized", "a_line_without_cmd");
                 let warning = format!("rank {rank} sent {error} over PMI; it was refused");
-                vec![Effect::Answer(rank, answer), Effect::Warn(warning)]
+                self.refuse_with(rank, "a_line_without_cmd", warning)
             }
         }
     }
@@ -152,11 +154,19 @@ impl PmiServer {
                 let name: String = other.chars().take(40).collect();
                 let warning =
                     format!("rank {rank} sent the PMI command {name:?}, which is unknown");
-                let answer = refuse("unrecognized", "unknown_command");
-                return vec![Effect::Answer(rank, answer), Effect::Warn(warning)];
+                return self.refuse_with(rank, "unknown_command", warning);
             }
         };
         vec![Effect::Answer(rank, answer)]
+    }
+
+    /// Refuses what is no command, and warns the user of the first such line of a rank.
+    fn refuse_with(&mut self, rank: u32, text: &str, warning: String) -> Vec<Effect> {
+        let mut effects = vec![Effect::Answer(rank, refuse("unrecognized", text))];
+        if !std::mem::replace(&mut self.warned[rank as usize], true) {
+            effects.push(Effect::Warn(warning));
+        }
+        effects
     }
 
     fn put(&mut self, message: &Message) -> Message {

@@ -140,6 +140,21 @@ fn whatever_a_rank_sends_it_gets_an_answer() {
     assert!(ask(&mut server, "endcmd").contains("cmd=spawn_result rc=-1"));
 }
 
+#[test]
+fn the_user_is_warned_once_of_each_rank() {
+    let mut server = server(2);
+    let mut warnings = |rank, line: &[u8]| {
+        let effects = server.handle(rank, line);
+        let warnings = effects.iter().filter(|e| matches!(e, Effect::Warn(_)));
+        warnings.count()
+    };
+    assert_eq!(warnings(0, b"cmd=get_appnum"), 0);
+    for (rank, expected) in [(0, 1), (0, 0), (1, 1), (1, 0)] {
+        assert_eq!(warnings(rank, b"nonsense"), expected, "rank {rank}");
+        assert_eq!(warnings(rank, b"cmd=nonsense"), 0, "rank {rank}");
+    }
+}
+
 /// Lines of the protocol, whole and broken, and none of it.
 fn lines() -> impl Strategy<Value = Vec<u8>> {
     let command = prop::sample::select(vec![
