@@ -7,13 +7,14 @@
 
 mod launcher;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use launcher::login::{HERE, Login};
 use launcher::*;
 use limic::bootstrap::detect;
 use limic::{HybridEndpoint, World};
@@ -54,6 +55,22 @@ fn rank_program() {
                 }
                 let asks = "cmd=get key=a\n".repeat(1000);
                 while (&socket).write_all(asks.as_bytes()).is_ok() {}
+            });
+        }
+        // It asks far more than fits on the way to the launcher and back, and reads all answers.
+        "ask and read" => {
+            const ASKS: usize = 3000;
+            let socket = pmi_socket();
+            let put = format!("cmd=put key=a value={}\n", "x".repeat(4000));
+            let ask = format!("cmd=get key=a pad={}\n", "x".repeat(200));
+            std::thread::scope(|threads| {
+                let answers = BufReader::new(&socket).lines();
+                let read = threads.spawn(|| answers.take(ASKS + 1).filter(Result::is_ok).count());
+                (&socket).write_all(put.as_bytes()).unwrap();
+                for _ in 0..ASKS {
+                    (&socket).write_all(ask.as_bytes()).unwrap();
+                }
+                println!("answered {rank}: {}", read.join().unwrap());
             });
         }
         // It asks more than anybody may have to keep the answers of, and reads none.
@@ -257,6 +274,15 @@ fn a_rank_that_floods_the_launcher_holds_up_no_signal() {
         signal(&child, Signal::TERM);
         assert_eq!(collect(child).status.code(), Some(143), "{flood}");
     }
+}
+
+/// Launcher and host wait for each other at no time.
+#[test]
+fn a_flood_over_hosts_is_answered() {
+    let login = Login::new(HERE);
+    let output = part(login.run(&["--hosts=a", "-n4"]), "ask and read");
+    let expected = [0, 1, 2, 3].map(|rank| format!("answered {rank}: 3001"));
+    assert_eq!(words(&output, "answered"), expected, "{}", err(&output));
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn first_order(wire: &mut Wire) -> Result<Option<Box<Start>>, rustix::io::Errno>
             _ => return Ok(None),
         }
         let left = end.saturating_duration_since(Instant::now());
-        let wanted = wire.interests();
+        let wanted = wire.interests(true);
         let mut fds = wanted.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags));
         if poll(&mut fds, Timespec::try_from(left).ok().as_ref())? == 0 {
             return Ok(None);

@@ -18,7 +18,8 @@ pub(super) const GREETING: &str = concat!("limic host ", env!("CARGO_PKG_VERSION
 /// Far longer than any message: what says so of itself is no message.
 const LONGEST: usize = 1 << 24;
 
-/// As long as so many bytes wait to be sent, nothing is read that could bring more of them.
+/// As long as so many bytes wait to be sent, the launcher reads no reports, and a host no lines of
+/// its ranks, that could bring more of them. A host always reads orders: one of the two goes on.
 const MOST_UNSENT: usize = 1 << 20;
 
 /// What the launcher says to a host.
@@ -110,14 +111,14 @@ impl Wire {
         })
     }
 
-    /// Its two descriptors, and what to poll for on each.
-    pub(super) fn interests(&self) -> [(BorrowedFd<'_>, PollFlags); 2] {
+    /// Its two descriptors, and what to poll for on each; of the first, only if it is to be read.
+    pub(super) fn interests(&self, is_read: bool) -> [(BorrowedFd<'_>, PollFlags); 2] {
         let wanted = |flag, is_wanted| match is_wanted {
             true => flag,
             false => PollFlags::empty(),
         };
         [
-            (self.input.as_fd(), wanted(PollFlags::IN, self.has_room())),
+            (self.input.as_fd(), wanted(PollFlags::IN, is_read)),
             (self.output.as_fd(), wanted(PollFlags::OUT, self.pending())),
         ]
     }

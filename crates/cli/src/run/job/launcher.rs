@@ -86,7 +86,7 @@ impl Launcher {
         self.over();
         self.last();
         while let Some(wire) = self.wire.as_mut().filter(|wire| wire.pending()) {
-            let [_, (fd, flags)] = wire.interests();
+            let [_, (fd, flags)] = wire.interests(false);
             match poll(&mut [PollFd::from_borrowed_fd(fd, flags)], Some(&PATIENCE)) {
                 Ok(0) => return,
                 _ => wire.flush(),
@@ -105,7 +105,7 @@ impl Launcher {
     }
 
     pub(super) fn interests(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
-        let wire = self.wire.as_ref().map(Wire::interests);
+        let wire = self.wire.as_ref().map(|wire| wire.interests(true));
         wire.into_iter().flatten()
     }
 

@@ -81,8 +81,9 @@ impl Remote {
     }
 
     pub(super) fn interests(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
-        let wire = self.wire.as_ref().map(Wire::interests);
-        wire.into_iter().flatten()
+        let wire = self.wire.as_ref();
+        let interests = wire.map(|wire| wire.interests(wire.has_room()));
+        interests.into_iter().flatten()
     }
 
     pub(super) fn greet_by(&self) -> Option<Instant> {
