@@ -199,8 +199,11 @@ const NOTICE: Timespec = Timespec {
 fn notice(text: std::fmt::Arguments<'_>) {
     let line = format!("limic run: {text}\n");
     let mut rest = line.as_bytes();
+    let Ok(stderr) = output::own(std::io::stderr()) else {
+        return;
+    };
     while !rest.is_empty() {
-        match output::write_piece(std::io::stderr(), rest, &NOTICE) {
+        match output::write_piece(&stderr, rest, &NOTICE) {
             Ok(count) => rest = &rest[count..],
             Err(Errno::INTR) => {}
             Err(_) => return,

@@ -4,7 +4,10 @@
 //! Lines are bytes, not text. A reader of the launcher's output that is slow (a pager) slows the
 //! ranks down, never the launcher: it writes only what the kernel takes without waiting.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fs::File;
+use std::io::IsTerminal;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -22,6 +25,22 @@ const NOW: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
+
+/// The same file by another descriptor. That of a terminal does not wait: it may have room, and not
+/// for the whole piece, until somebody reads on. Others who have the file open go on waiting.
+pub(super) fn own(fd: impl AsFd) -> std::io::Result<OwnedFd> {
+    let fd = fd.as_fd();
+    if fd.is_terminal() {
+        let mut options = File::options();
+        options.write(true);
+        options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        if let Ok(file) = options.open(path) {
+            return Ok(file.into());
+        }
+    }
+    fd.try_clone_to_owned()
+}
 
 /// Writes one piece of these bytes once there is room; [`Errno::AGAIN`] if there is none in time.
 pub(super) fn write_piece(fd: impl AsFd, bytes: &[u8], time: &Timespec) -> Result<usize, Errno> {
@@ -43,10 +62,10 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Writes to a duplicate of `fd`.
+    /// Writes to a descriptor of its own.
     pub(super) fn new(fd: impl AsFd) -> std::io::Result<Self> {
         Ok(Self {
-            fd: Some(fd.as_fd().try_clone_to_owned()?),
+            fd: Some(own(fd)?),
             ..Self::relayed()
         })
     }
