@@ -459,8 +459,8 @@ impl Arenas {
         self.end_send_ahead_if(holds);
     }
 
-    /// A descriptor of an arena of this endpoint, for a peer, and its size. `None`: there is no such
-    /// arena, or none can be had ([`Arena::descriptor`]).
+    /// A descriptor of an arena of this endpoint, for a peer, and its size. `None`: there is no
+    /// such arena, or none can be had ([`Arena::descriptor`]).
     #[must_use]
     pub fn descriptor(&self, number: u32) -> Option<(OwnedFd, usize)> {
         let arena = self.arenas.get(number as usize)?.as_ref()?;
