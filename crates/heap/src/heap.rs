@@ -166,9 +166,11 @@ fn watch_forks() {
         // SAFETY: functions that set a flag and take it back; they live as long as this library,
         // with which the C library forgets them.
         let failed = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-        if let (true, Some(mut heap)) = (failed != 0, HEAP.lock()) {
-            // Then there is nothing for a fork to find.
-            heap.pause = u64::MAX;
+        if failed != 0 {
+            // Then there is nothing for a fork to find. Nobody forks: it would have called `before`.
+            HEAP.lock()
+                .into_iter()
+                .for_each(|mut heap| heap.pause = u64::MAX);
         }
     });
 }

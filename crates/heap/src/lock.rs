@@ -20,7 +20,7 @@ const AWAITED: u32 = 2;
 /// A thread forks. Above it: so many others read the value at the moment.
 const FORKING: u32 = 3;
 
-/// As many threads as the kernel can wake at once, for which this number has a sign.
+/// The kernel takes a signed number: more would be less than none.
 const EVERYBODY: u32 = i32::MAX as u32;
 
 /// Looks at a lock that is held for a moment, before the kernel is asked to wait.
@@ -143,9 +143,9 @@ impl<T> Guard<'_, T> {
         let lock = self.0;
         core::mem::forget(self);
         // Release pairs with the acquire of `ForkLock::read`.
-        if lock.state.swap(FORKING, Release) == AWAITED {
-            lock.wake(EVERYBODY);
-        }
+        lock.state.swap(FORKING, Release);
+        // Some may sleep though the state does not say so: one was woken, and has not run since.
+        lock.wake(EVERYBODY);
     }
 }
 
@@ -234,6 +234,35 @@ mod tests {
         lock.end_fork();
         *lock.lock().expect("no fork any more") += 1;
         assert_eq!(lock.read(|value| *value), 8);
+    }
+
+    /// One of two sleepers was woken, and comes too late: the other one is woken by the fork.
+    #[test]
+    fn a_fork_sends_all_away_though_one_was_woken_before() {
+        const SLEEPERS: usize = 4;
+        for _ in 0..100 {
+            let lock = ForkLock::new(7);
+            let asleep = AtomicU32::new(0);
+            scope(|scope| {
+                let held = lock.lock().expect("no fork");
+                let sleepers = [(); SLEEPERS].map(|()| {
+                    scope.spawn(|| {
+                        asleep.fetch_add(1, Relaxed);
+                        while lock.lock().is_some() {}
+                    })
+                });
+                while asleep.load(Relaxed) < SLEEPERS as u32 || lock.state.load(Relaxed) != AWAITED
+                {
+                    yield_now();
+                }
+                drop(held);
+                lock.lock().expect("no fork").fork();
+                for sleeper in sleepers {
+                    sleeper.join().expect("it was sent away");
+                }
+            });
+            lock.end_fork();
+        }
     }
 
     #[test]
