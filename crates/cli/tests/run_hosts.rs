@@ -285,7 +285,6 @@ fn many_hosts_raise_the_limit_on_open_files() {
     assert!(!text.contains("open files"), "{text}");
 }
 
-/// Names of folders are bytes.
 /// A login begins in another folder, and tells it to what it starts.
 #[test]
 fn ranks_are_told_the_folder_that_they_run_in() {
@@ -297,6 +296,7 @@ fn ranks_are_told_the_folder_that_they_run_in() {
     assert_eq!(out(&output).trim_end(), folder.to_str().unwrap());
 }
 
+/// Names of folders are bytes.
 #[test]
 fn ranks_run_in_a_folder_whatever_its_name() {
     let folder = tempfile::tempdir().unwrap();

@@ -25,6 +25,7 @@ mod wire;
 pub(crate) use spawn::end_with;
 
 use std::ffi::OsString;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -199,11 +200,11 @@ const NOTICE: Timespec = Timespec {
 fn notice(text: std::fmt::Arguments<'_>) {
     let line = format!("limic run: {text}\n");
     let mut rest = line.as_bytes();
-    let Ok(stderr) = output::own(std::io::stderr()) else {
-        return;
-    };
+    let stderr = std::io::stderr();
+    let own = output::own(&stderr);
+    let fd = own.as_ref().map_or(stderr.as_fd(), AsFd::as_fd);
     while !rest.is_empty() {
-        match output::write_piece(&stderr, rest, &NOTICE) {
+        match output::write_piece(fd, rest, &NOTICE) {
             Ok(count) => rest = &rest[count..],
             Err(Errno::INTR) => {}
             Err(_) => return,

@@ -209,7 +209,7 @@ impl Job {
                 .and_then(|limit| Instant::now().checked_add(limit)),
             interrupted: None,
             failure: None,
-            has_exited: false,
+            noticed: false,
         })
     }
 

@@ -17,7 +17,7 @@ const TO_FINISH: Duration = Duration::from_secs(10);
 
 /// How often a launcher in the background asks whether it may read its terminal: a shell says
 /// nothing to a job that it brings to the foreground, unless that was stopped.
-const TO_LOOK: Duration = Duration::from_secs(1);
+pub(super) const TO_LOOK: Duration = Duration::from_secs(1);
 
 impl Job {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -28,7 +28,7 @@ impl Job {
         };
         let greetings = self.remotes.iter().filter_map(|remote| remote.greet_by());
         let look = match self.input {
-            Input::Elsewhere => Instant::now().checked_add(TO_LOOK),
+            Input::Elsewhere(at) => Some(at),
             _ => None,
         };
         next.into_iter().chain(greetings).chain(look).min()
@@ -38,8 +38,11 @@ impl Job {
         let now = Instant::now();
         self.give_up_silent(now);
         self.wait_for_output(now);
-        if self.input == Input::Elsewhere && in_foreground() {
-            self.input = Input::Wanted;
+        if matches!(self.input, Input::Elsewhere(at) if at <= now) {
+            self.input = match in_foreground() {
+                true => Input::Wanted,
+                false => Input::Elsewhere(now + TO_LOOK),
+            };
         }
         let is_due = |at: Instant| at <= now;
         match self.phase {

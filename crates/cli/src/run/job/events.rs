@@ -14,6 +14,7 @@ use super::super::pmi_server::Effect;
 use super::super::processes::in_foreground;
 use super::super::wire::{Order, Report};
 use super::super::{RunError, notice};
+use super::end::TO_LOOK;
 use super::remote::{Input, LAUNCHER_FAILED};
 use super::{Control, Job, Phase, SIGNALS, nix_error};
 
@@ -244,7 +245,7 @@ impl Job {
     /// Sends a piece of standard input to rank 0.
     pub(super) fn read_input(&mut self) {
         if std::io::stdin().is_terminal() && !in_foreground() {
-            self.input = Input::Elsewhere;
+            self.input = Input::Elsewhere(Instant::now() + TO_LOOK);
             return;
         }
         let mut bytes = [0; MOST_INPUT];

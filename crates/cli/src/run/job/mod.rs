@@ -128,8 +128,9 @@ struct Job {
     interrupted: Option<Instant>,
     /// The job's exit code, once something failed.
     failure: Option<u8>,
-    /// That is what a rank exited with, which perhaps only noticed that another one crashed.
-    has_exited: bool,
+    /// That is what a rank exited with, which ended the job and perhaps only noticed that another
+    /// one crashed.
+    noticed: bool,
 }
 
 fn nix_error(step: &'static str) -> impl Fn(nix::errno::Errno) -> RunError {
@@ -336,14 +337,14 @@ impl Job {
             Phase::Running if self.limits.keep_going => "going on",
             Phase::Running => "ending the job",
             // Others have noticed it, and were here first.
-            _ if has_run && self.has_exited && self.is_crash(ending) => {
+            _ if has_run && self.noticed && self.is_crash(ending) => {
                 self.failure = None;
                 "the job was ending already"
             }
             _ => return,
         };
         if self.failure.is_none() {
-            self.has_exited = matches!(ending, Ending::Exited(_));
+            self.noticed = !self.limits.keep_going && matches!(ending, Ending::Exited(_));
         }
         self.fail(ending.code());
         if !self.limits.keep_going {

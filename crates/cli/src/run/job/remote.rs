@@ -97,7 +97,8 @@ pub(super) enum Input {
     /// It is read next.
     Wanted,
     /// It is a terminal that another job of the shell reads: who reads it all the same is stopped.
-    Elsewhere,
+    /// Whether it is still so is asked then.
+    Elsewhere(Instant),
     /// Rank 0 has not taken what was sent.
     Sent,
     /// There is none, or nobody reads it.
