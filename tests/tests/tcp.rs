@@ -1,8 +1,11 @@
 //! The conformance suite over TCP alone: every message through a socket, also between processes of
 //! one machine.
 
-use limic::HybridEndpoint;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
 use limic::settings::FabricUse;
+use limic::{Endpoint, HybridEndpoint};
 use limic_tests::conformance;
 use limic_tests::conformance::settings;
 
@@ -28,3 +31,50 @@ fn has_ipv6() -> bool {
 conformance!(tcp, tcp_endpoint);
 conformance!(tcp_threads, tcp_endpoint, threads);
 conformance!(tcp6, tcp6_endpoint, only crate::has_ipv6);
+
+/// Whoever knows that a send is over may not call again for long.
+#[test]
+fn sends_that_are_over_need_no_further_call() {
+    const SENDS: usize = 20;
+    const WAYS: usize = 3;
+    const LIMIT: Duration = Duration::from_secs(60);
+    let (tell_address, address) = channel();
+    let (tell, told) = channel();
+    let receiver = std::thread::spawn(move || -> limic::Result<()> {
+        let endpoint = tcp_endpoint()?;
+        tell_address
+            .send(endpoint.address())
+            .expect("it is waited for");
+        for _ in 0..1 + WAYS * SENDS {
+            endpoint.recv(limic::Selector::any(), &mut [0; 8])?;
+            // Nobody waits for the last ones if the test has failed.
+            let _ = tell.send(());
+        }
+        Ok(())
+    });
+    let endpoint = tcp_endpoint().unwrap();
+    let peer = endpoint
+        .connect(&address.recv_timeout(LIMIT).unwrap().to_bytes())
+        .unwrap();
+    endpoint.send(peer, 1, &[7; 8]).unwrap();
+    told.recv_timeout(LIMIT).unwrap();
+    for way in 0..WAYS {
+        let done = endpoint.scope(|scope| {
+            let sends = (0..SENDS).map(|_| scope.isend(peer, 1, &[7; 8]));
+            let mut sends: Vec<_> = sends.collect::<limic::Result<_>>()?;
+            let mut last = sends.pop().expect("some");
+            match way {
+                0 => while !last.test() {},
+                1 => assert!(last.wait_timeout(LIMIT)),
+                _ => last.wait().map(drop)?,
+            }
+            for _ in 0..SENDS {
+                told.recv_timeout(LIMIT)
+                    .expect("it came without a further call");
+            }
+            Ok(())
+        });
+        done.unwrap();
+    }
+    receiver.join().unwrap().unwrap();
+}

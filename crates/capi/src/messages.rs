@@ -16,9 +16,6 @@ use crate::requests::{DONE, await_transport};
 use crate::status::{StatusOut, limic_status};
 use crate::waiting::Patience;
 
-/// The owner of what belongs to no scope.
-const NO_SCOPE: u32 = 0;
-
 /// Gives C the request of an operation that was posted.
 #[inline(always)]
 pub(crate) fn start(
@@ -29,10 +26,6 @@ pub(crate) fn start(
 ) {
     let number = match posted {
         Posted::Pending(id) => id.0,
-        // A wait for it lets the network take it.
-        Posted::Done(outcome) if held.raw().holds_messages() => {
-            held.raw().insert_done(outcome, NO_SCOPE).0
-        }
         Posted::Done(outcome) => held.done.insert(outcome) | DONE,
     };
     request.write(limic_request {
@@ -53,9 +46,9 @@ pub(crate) fn finish(held: &mut Inside, posted: Posted) -> Result<Outcome, Failu
 /// Waits for a send that was posted, and lets a network take it: the caller may not call again for
 /// long.
 pub(crate) fn finish_send(held: &mut Inside, posted: Posted) -> Result<Outcome, Failure> {
-    let outcome = finish(held, posted);
+    let outcome = finish(held, posted)?;
     held.raw().flush();
-    outcome
+    Ok(outcome)
 }
 
 /// Sends `length` bytes at `data` to the peer `destination` under `tag` and `context`, and returns

@@ -68,6 +68,7 @@ impl<'a> List<'a> {
     ) -> Result<(usize, Outcome), Failure> {
         for at in self.pending() {
             if let Lies::Here(number) = self.requests[at].lies() {
+                held.raw().flush();
                 let outcome = held.done.take(number).ok_or_else(unknown)?;
                 return Ok((at, outcome));
             }
@@ -92,13 +93,15 @@ impl<'a> List<'a> {
                 Some((at, id)) => Ok(known(raw.test(id))?.map(|outcome| (at, outcome))),
             }
         };
-        until(held, patience, |held| match look(held.raw())? {
+        let found = until(held, patience, |held| match look(held.raw())? {
             None => {
                 held.raw().progress();
                 look(held.raw())
             }
             found => Ok(found),
-        })
+        })?;
+        held.raw().flush();
+        Ok(found)
     }
 }
 

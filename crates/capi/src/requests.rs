@@ -46,11 +46,17 @@ pub(crate) fn unknown() -> Failure {
     )
 }
 
-/// Looks once; makes progress if the operation is pending.
+/// Looks once; makes progress if the operation is pending, or a network has not taken what was
+/// sent.
 #[inline(always)]
 fn ask(held: &mut EndpointState, request: limic_request) -> Result<Option<Outcome>, Failure> {
     match request.lies() {
-        Lies::Here(number) => held.done.take(number).map(Some).ok_or_else(unknown),
+        Lies::Here(number) => {
+            if held.raw().holds_messages() {
+                held.raw().progress();
+            }
+            held.done.take(number).map(Some).ok_or_else(unknown)
+        }
         Lies::Transport(id) => known(held.raw().test(id)),
     }
 }
@@ -72,7 +78,10 @@ pub(crate) fn await_one(
     patience: Patience,
 ) -> Result<Outcome, Failure> {
     match (request.lies(), patience) {
-        (Lies::Here(number), _) => held.done.take(number).ok_or_else(unknown),
+        (Lies::Here(number), _) => {
+            held.raw().flush();
+            held.done.take(number).ok_or_else(unknown)
+        }
         (Lies::Transport(id), _) => await_transport(held, id, patience),
     }
 }
@@ -87,7 +96,9 @@ pub(crate) fn await_transport(
     if patience == Patience::Forever && !held.is_shared() {
         return known(Some(held.raw().wait(id)))?.ok_or_else(unknown);
     }
-    until(held, patience, |held| known(held.raw().test(id)))
+    let outcome = until(held, patience, |held| known(held.raw().test(id)))?;
+    held.raw().flush();
+    Ok(outcome)
 }
 
 /// Tells C what became of a request that is over, and voids it.

@@ -5,9 +5,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SENDS = 20, WAYS = 3 };
+enum { SENDS = 20, WAYS = 5 };
 
-/* Waits for all, or tests all, or waits for the last one. */
+/* Waits for all, or tests all; or waits for the last one first; or waits for the first one alone, or
+ * tests it. */
 static void end_sends(limic_request *sends, int way)
 {
     int done = 0;
@@ -19,6 +20,10 @@ static void end_sends(limic_request *sends, int way)
     }
     for (int at = 0; way == 2 && at < SENDS; at++)
         OK(limic_wait(&sends[SENDS - 1 - at], LIMIC_FOREVER, NULL));
+    if (way == 3)
+        OK(limic_wait(&sends[0], LIMIC_FOREVER, NULL));
+    if (way == 4)
+        OK(limic_test(&sends[0], &done, NULL));
 }
 
 int main(void)
@@ -38,6 +43,7 @@ int main(void)
                 OK(limic_isend(world, &pid, sizeof pid, 1, 1, 1, &sends[at]));
             end_sends(sends, way);
             CHECK(sigtimedwait(&set, NULL, &limit) == SIGUSR1);
+            OK(limic_wait_all(SENDS, sends, LIMIC_FOREVER, NULL));
         } else {
             for (int at = 0; at < SENDS; at++)
                 OK(limic_recv(world, &pid, sizeof pid, 0, 1, 1, NULL));

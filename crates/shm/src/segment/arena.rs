@@ -89,7 +89,7 @@ impl Arena {
         })
     }
 
-    /// The memfd, to be sent to peers.
+    /// The memfd. The program may have closed it, and its number may be another file's.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -113,12 +113,15 @@ impl<E: Endpoint> ScopedSend<'_, E> {
     }
 }
 
-/// Makes progress if the request is not done; whether it is then.
+/// Makes progress if the request is not done, or a network has not taken what was sent; whether it
+/// is done then.
 fn test(endpoint: &impl Endpoint, id: RequestId) -> bool {
-    endpoint.is_done(id) || {
-        endpoint.progress();
-        endpoint.is_done(id)
+    let is_done = endpoint.is_done(id);
+    if is_done && !endpoint.holds_messages() {
+        return true;
     }
+    endpoint.progress();
+    is_done || endpoint.is_done(id)
 }
 
 /// Asks that a request be cancelled that may be done.

@@ -71,8 +71,8 @@ impl Engine {
         self.cx.fabric.holds_messages()
     }
 
-    /// A caller that has waited may not call again for long: what waits for an entry of a queue
-    /// pair, which only calls push on, goes now. It may be the record that a peer waits for.
+    /// A caller that has waited may not call again for long: what waits for a network, and only
+    /// calls push on, goes now. It may be the record that a peer waits for.
     #[inline(always)]
     pub(crate) fn flush_pending(&mut self) {
         if self.holds_messages() {
@@ -84,6 +84,7 @@ impl Engine {
     /// and is not waited for.
     #[cold]
     fn flush_pending_slow(&mut self) {
+        self.cx.fabric.end_burst();
         let end = Instant::now() + ROOM_WITHIN;
         self.wait_until(Awaited::Taking(end), |engine| {
             let over = !engine.holds_messages() || Instant::now() >= end;

@@ -43,11 +43,9 @@ impl FabricChannel {
         follows
     }
 
-    /// A message has gone that did not follow others at once; `more` as before.
-    pub(super) fn begin_burst(&mut self, link: Link, more: bool) {
-        // Those that waited go with it.
-        self.end_burst();
-        if more && self.limits(link).sends_cost {
+    /// A message has gone, and others are likely to follow it.
+    pub(super) fn begin_burst(&mut self, link: Link) {
+        if self.limits(link).sends_cost {
             let since = Instant::now();
             self.burst = Some(Burst { link, since });
         }

@@ -35,7 +35,8 @@ impl FabricChannel {
         &mut self,
         link: Link,
         (kind, tag): (u8, u64),
-        (len, more): (u64, bool),
+        len: u64,
+        more: bool,
         fill: impl FnOnce(&mut PrivateBytes<'_>),
     ) -> bool {
         let follows = self.joins_burst(link, more);
@@ -52,17 +53,22 @@ impl FabricChannel {
                 fill(&mut PrivateBytes::new(room));
             }
         });
+        let pushed = pushed.is_ok();
         if !follows {
-            self.begin_burst(link, more);
+            // Those that waited go with it.
+            self.end_burst();
+            if more && pushed {
+                self.begin_burst(link);
+            }
         }
-        pushed.is_ok()
+        pushed
     }
 
     /// Sends a control record. False: no room now.
     pub(crate) fn push_control(&mut self, link: Link, control: &ControlRecord) -> bool {
         let words = control.words();
         let (form, len) = ((control.kind, control.tag), size_of_val(words) as u64);
-        self.push(link, form, (len, false), |bytes| {
+        self.push(link, form, len, false, |bytes| {
             // SAFETY: a record of that length.
             unsafe { put_words(bytes, words) }
         })

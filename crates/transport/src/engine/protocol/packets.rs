@@ -39,7 +39,7 @@ pub(crate) unsafe fn attempt(cx: &mut Cx, link: Link, message: &Message<'_>) -> 
     let form = (frame::message_kind(frame::EAGER, immediate), message.tag);
     let pushed = cx
         .fabric
-        .push(link, form, (len_in_record, more), |bytes| match immediate {
+        .push(link, form, len_in_record, more, |bytes| match immediate {
             // SAFETY: the caller's promise, and a record of that length.
             Some(word) => unsafe { gather_behind(word, data, bytes) },
             // SAFETY: as above.
@@ -122,8 +122,8 @@ pub(crate) fn push_fragments(cx: &mut Cx, slot: Slot, link: Link) -> (bool, bool
                 None => return (moved, false),
             }
         } else {
-            let len_in_record = (OFFSET_BYTES + len, false);
-            let pushed = cx.fabric.push(link, kind, len_in_record, |bytes| {
+            let len_in_record = OFFSET_BYTES + len;
+            let pushed = cx.fabric.push(link, kind, len_in_record, false, |bytes| {
                 // SAFETY: a record of that length.
                 unsafe {
                     put_words(bytes, &[at]);

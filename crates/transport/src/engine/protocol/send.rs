@@ -91,6 +91,7 @@ pub(crate) fn flush(cx: &mut Cx, to: u32) -> bool {
     };
     let several = cx.peers.get(to).is_some_and(|peer| peer.backlog.len() > 1);
     if let (true, Some(connection)) = (several, connection) {
+        cx.fabric.end_burst();
         cx.fabric.cork(connection);
     }
     while let Some(peer) = cx.peers.get(to) {
