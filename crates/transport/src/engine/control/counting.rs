@@ -33,6 +33,8 @@ pub(crate) fn count_unasked(cx: &mut Cx, from: u32, len: u64) {
     match peer.state {
         PeerState::Up(Channel::Fabric(_)) => cx.counters.received(Path::Network, len),
         PeerState::Up(Channel::Loopback) => cx.counters.received(Path::SelfCopy, len),
+        // It was there before its sender went.
+        PeerState::Failed(_) if peer.was_remote => cx.counters.received(Path::Network, len),
         _ => {}
     }
 }

@@ -83,6 +83,8 @@ pub(crate) struct PeerEntry {
     /// It has failed and was met anew. It may come and go without end, so the log says no more of
     /// it.
     pub(crate) has_returned: bool,
+    /// It was reached over a network until it failed.
+    pub(crate) was_remote: bool,
     /// One-sided accesses of the peer that this endpoint is at work on.
     pub(crate) served: u16,
     /// What was sent to it and received from it.
@@ -103,6 +105,7 @@ impl PeerEntry {
             ring: None,
             has_switched: false,
             has_returned: false,
+            was_remote: false,
             served: 0,
             counts,
         }

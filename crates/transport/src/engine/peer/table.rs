@@ -219,6 +219,7 @@ impl Peers {
         peer.clear_backlog();
         peer.asked.clear();
         let before = core::mem::replace(&mut peer.state, PeerState::Failed(Box::new(why)));
+        peer.was_remote = matches!(before, PeerState::Up(Channel::Fabric(_)));
         let ring = peer.ring.take();
         peer.has_switched = false;
         self.unmet -= u32::from(matches!(before, PeerState::Unmet { .. }));

@@ -5,11 +5,12 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use limic_fabric::{Part, Provider};
+use limic_policy::Path;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{
-    Log, PATIENCE, attach_both, known, meet, open, open_with, pending, post, send, tags, turn,
-    until, wait_for,
+    Log, PATIENCE, attach_both, known, meet, open, open_with, pending, post, post_receive, send,
+    tags, turn, until, wait_for,
 };
 use crate::counters::Event;
 use crate::engine::Engine;
@@ -17,7 +18,7 @@ use crate::engine::peer::sockets::TIMER;
 use crate::error::PeerFailure;
 use crate::raw::Posted;
 use crate::settings::FabricUse;
-use crate::{Address, Error};
+use crate::{Address, Error, Peer, Selector};
 
 /// An endpoint that listens at the loopback.
 pub(super) fn listening(used: FabricUse) -> Engine {
@@ -117,6 +118,33 @@ fn the_time_that_one_peer_had_to_make_room_is_not_anothers() {
         u64::from(engines[1].cx.matching.kept()) == sent
     });
     assert!(one.cx.fabric.holds_messages(), "the other has read nothing");
+}
+
+#[test]
+fn what_came_over_a_network_is_counted_so_though_its_sender_has_gone() {
+    let (mut one, mut other, there, here) =
+        meet(listening(FabricUse::TcpOnly), listening(FabricUse::TcpOnly));
+    (0..3).for_each(|tag| send(&mut one, there, tag));
+    one.close();
+    until(&mut [&mut other], |engines| {
+        engines[0]
+            .cx
+            .peers
+            .get(here)
+            .is_some_and(|peer| peer.failure().is_some())
+    });
+    for _ in 0..3 {
+        let mut room = [0; 8];
+        // SAFETY: it is done when the call returns, or the test fails.
+        let posted = unsafe { post_receive(&mut other, Selector::any_tag(Peer(here)), &mut room) };
+        assert!(matches!(posted, Posted::Done(Ok(_))), "{posted:?}");
+    }
+    let paths = other.counters().received_paths.into_iter();
+    let paths: Vec<_> = paths.filter(|(_, traffic)| traffic.messages > 0).collect();
+    assert!(
+        matches!(paths[..], [(Path::Network, traffic)] if traffic.messages == 3),
+        "{paths:?}"
+    );
 }
 
 #[test]
