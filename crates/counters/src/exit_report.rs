@@ -1,8 +1,10 @@
 //! An endpoint's counters are written down when it closes, or else when its process ends normally:
 //! the setting `LIMIC_STATS`.
 
+use core::fmt;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use limic_bootstrap::launcher;
@@ -19,6 +21,15 @@ enum Target {
     Stderr,
     /// The end of a file; as JSON if its name says so.
     File(PathBuf),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stderr => f.write_str("stderr"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
 }
 
 impl Target {
@@ -42,7 +53,9 @@ impl Target {
             }
             rest.next();
         }
-        Self::File(name.into())
+        let name = PathBuf::from(name);
+        // Of the folder where the endpoint was opened, whatever the program enters later.
+        Self::File(std::path::absolute(&name).unwrap_or(name))
     }
 
     /// Whether it can be written: better said when the endpoint opens than when it closes.
@@ -73,13 +86,16 @@ impl Target {
             }
         };
         if let Err(why) = written {
-            tracing::warn!("the counters cannot be written to {self:?}: {why}");
+            limic_settings::warning::say(&format!("LIMIC_STATS: {self}: {why}: counters are lost"));
         }
     }
 }
 
+/// Opens a file to be written at its end; a pipe that nobody reads is an error.
 fn open(path: &std::path::Path) -> std::io::Result<File> {
-    File::options().append(true).create(true).open(path)
+    let mut options = File::options();
+    options.append(true).create(true);
+    options.custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 /// Endpoints that are to be reported and are not closed.
@@ -161,8 +177,24 @@ mod tests {
     fn names_are_filled_in() {
         assert_eq!(Target::of_setting("stderr"), Target::Stderr);
         let pid = std::process::id();
-        let wanted = Target::File(format!("a%b%{pid}%").into());
-        assert_eq!(Target::of_setting("a%b%%%p%"), wanted);
+        let wanted = Target::File(format!("/a%b%{pid}%").into());
+        assert_eq!(Target::of_setting("/a%b%%%p%"), wanted);
+    }
+
+    #[test]
+    fn a_name_is_that_of_the_folder_in_which_it_was_given() {
+        let here = std::env::current_dir().expect("a folder");
+        let wanted = Target::File(here.join("a.json"));
+        assert_eq!(Target::of_setting("a.json"), wanted);
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_an_error_and_no_wait() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("a pipe");
+        Target::File(pipe).check().expect_err("nobody reads");
     }
 
     #[test]
