@@ -256,6 +256,6 @@ fn reasons_are_told() {
         assert_eq!(counters.event(Event::PeersFailed), 1);
         let reason = counters.reasons.iter().find(|reason| reason.path.is_none());
         let reason = reason.expect("why the peer failed");
-        assert_eq!((reason.peer, reason.times), (other, 1));
+        assert_eq!((reason.peer, reason.times), (Some(other), 1));
     });
 }

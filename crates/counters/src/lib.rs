@@ -128,8 +128,8 @@ impl Counters {
 pub struct Reason {
     /// The path that is refused or was given up, if it is about one.
     pub path: Option<Path>,
-    /// The first peer that it is about.
-    pub peer: Peer,
+    /// The first peer that it is about; none if that is a stranger.
+    pub peer: Option<Peer>,
     /// How often the same was found, for any peer.
     pub times: u64,
     /// In words, as in the log.

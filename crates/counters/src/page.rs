@@ -227,7 +227,9 @@ fn reason(words: &[u64], number: usize) -> Option<Reason> {
         path: path
             .checked_sub(1)
             .and_then(|path| Path::ALL.get(path).copied()),
-        peer: Peer(words[at::REASON_PEER] as u32),
+        peer: Some(words[at::REASON_PEER] as u32)
+            .filter(|peer| *peer != u32::MAX)
+            .map(Peer),
         times: words[at::REASON_TIMES],
         text,
     })

@@ -319,14 +319,24 @@ mod tests {
         }
         let reasons = recorder.page().counters.reasons;
         assert_eq!(reasons.len(), 2);
-        assert_eq!((reasons[0].times, reasons[0].peer.0), (2, 3));
+        assert_eq!(
+            (reasons[0].times, reasons[0].peer),
+            (2, Some(crate::Peer(3)))
+        );
+        assert_eq!(reasons[0].to_string(), "cma: no (peer 3 first, 2 times)");
         assert_eq!(reasons[0].text, "no");
         assert_eq!(reasons[1].text.len(), at::REASON_BYTES);
+        assert!(recorder.reason(None, u32::MAX, "a stranger"));
+        let of_stranger = &recorder.page().counters.reasons[2];
+        assert_eq!(
+            (of_stranger.peer, of_stranger.to_string()),
+            (None, "a stranger".to_owned())
+        );
         let news = (0..40).filter(|n| recorder.reason(None, 0, &format!("number {n}")));
-        assert_eq!(news.count(), at::MOST_REASONS - 2);
+        assert_eq!(news.count(), at::MOST_REASONS - 3);
         let counters = recorder.page().counters;
         assert_eq!(counters.reasons.len(), at::MOST_REASONS);
-        assert_eq!(counters.event(Event::ReasonsLeftOut), 10);
+        assert_eq!(counters.event(Event::ReasonsLeftOut), 11);
     }
 
     #[test]

@@ -88,10 +88,12 @@ impl fmt::Display for Reason {
         if let Some(path) = self.path {
             write!(f, "{path}: ")?;
         }
-        write!(f, "{} ({}", self.text, self.peer)?;
-        match self.times {
-            0 | 1 => f.write_str(")"),
-            times => write!(f, " first, {times} times)"),
+        f.write_str(&self.text)?;
+        match (self.peer, self.times) {
+            (None, 0 | 1) => Ok(()),
+            (None, times) => write!(f, " ({times} times)"),
+            (Some(peer), 0 | 1) => write!(f, " ({peer})"),
+            (Some(peer), times) => write!(f, " ({peer} first, {times} times)"),
         }
     }
 }
@@ -139,7 +141,7 @@ struct OfPeer {
 #[derive(Serialize)]
 struct OfReason<'a> {
     path: Option<Path>,
-    peer: u32,
+    peer: Option<u32>,
     times: u64,
     text: &'a str,
 }
@@ -199,7 +201,7 @@ impl Page {
                 .iter()
                 .map(|reason| OfReason {
                     path: reason.path,
-                    peer: reason.peer.index(),
+                    peer: reason.peer.map(|peer| peer.index()),
                     times: reason.times,
                     text: &reason.text,
                 })
