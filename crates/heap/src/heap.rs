@@ -167,10 +167,9 @@ fn watch_forks() {
         // with which the C library forgets them.
         let failed = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
         if failed != 0 {
-            // Then there is nothing for a fork to find. Nobody forks: it would have called `before`.
-            HEAP.lock()
-                .into_iter()
-                .for_each(|mut heap| heap.pause = u64::MAX);
+            // Then there is nothing for a fork to find. None is marked, since nobody is told of any.
+            let heap = HEAP.lock();
+            heap.into_iter().for_each(|mut heap| heap.pause = u64::MAX);
         }
     });
 }

@@ -7,8 +7,7 @@
 
 enum { SENDS = 20, WAYS = 5 };
 
-/* Waits for all, or tests all; or waits for the last one first; or waits for the first one alone, or
- * tests it. */
+/* Waits for all; tests all; waits for the last one first; waits for the first one alone; tests it. */
 static void end_sends(limic_request *sends, int way)
 {
     int done = 0;
