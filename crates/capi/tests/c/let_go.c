@@ -7,7 +7,8 @@
 
 enum { SENDS = 20, WAYS = 5 };
 
-/* Waits for all; tests all; waits for the last one first; waits for the first one alone; tests it. */
+/* Waits for all; tests all; waits for the last one first; waits for the first one alone; or tests
+ * it. */
 static void end_sends(limic_request *sends, int way)
 {
     int done = 0;
