@@ -11,6 +11,8 @@ mod measure;
 mod places;
 mod profile;
 mod show;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -18,7 +20,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use limic::settings::{ByteSize, CopyInstructions, LineLatency, Settings, default_profile};
-use limic_measure::outputs::{self, Outputs};
+use limic_measure::outputs::Outputs;
 use limic_measure::{MeasureError, ranks};
 use rustix::process::{Signal, getpid};
 
@@ -208,9 +210,7 @@ fn target(args: &Args) -> Result<Option<PathBuf>, MeasureError> {
             "neither XDG_CONFIG_HOME nor HOME says where profiles lie: give --output FILE".into(),
         )
     })?;
-    profile::make_folder(&target)?;
-    outputs::check([&target])?;
-    Ok(Some(target))
+    profile::prepare(&target).map(Some)
 }
 
 /// Starts the two ranks of one measurement, and reads what they found.

@@ -1,11 +1,12 @@
 //! The profile as a file; docs/profile.md describes it.
 
 use std::io::Write;
-use std::path::Path as FilePath;
+use std::path::{Path as FilePath, PathBuf};
 
 use limic::settings::{ByteSize, CopyInstructions, MachineKey, PROFILE_VERSION, Settings};
 use limic_measure::MeasureError;
 use limic_measure::machine::date;
+use limic_measure::outputs;
 use limic_policy::PIPELINE_FRAGMENT;
 
 use super::measure::Findings;
@@ -174,12 +175,30 @@ fn folder(path: &FilePath) -> &FilePath {
     }
 }
 
-/// Makes the folder in which a profile is to lie.
-pub(super) fn make_folder(path: &FilePath) -> Result<(), MeasureError> {
-    std::fs::create_dir_all(folder(path)).map_err(|source| MeasureError::File {
-        path: path.to_owned(),
+/// Where a profile is written before it takes its place.
+fn beside(path: &FilePath) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    folder(path).join(format!(".{name}.{}", std::process::id()))
+}
+
+/// The file to replace: a symbolic link to it stays one, and a device is never replaced. Makes the
+/// folder of a new one. Fails if [`write`] would.
+pub(super) fn prepare(path: &FilePath) -> Result<PathBuf, MeasureError> {
+    let no_file = |why| MeasureError::Usage(format!("{}: {why}", path.display()));
+    let place = match path.canonicalize() {
+        Ok(place) if place.is_file() => place,
+        Ok(_) => return Err(no_file("not a regular file")),
+        Err(_) if path.is_symlink() => {
+            return Err(no_file("a symbolic link that leads to no file"));
+        }
+        Err(_) => path.to_owned(),
+    };
+    std::fs::create_dir_all(folder(&place)).map_err(|source| MeasureError::File {
+        path: place.clone(),
         source,
-    })
+    })?;
+    outputs::check([&place, &beside(&place)])?;
+    Ok(place)
 }
 
 /// Writes it in one step: a run that starts meanwhile sees the old one or the new one.
@@ -188,9 +207,7 @@ pub(super) fn write(path: &FilePath, text: &str) -> Result<(), MeasureError> {
         path: path.to_owned(),
         source,
     };
-    let directory = folder(path);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = directory.join(format!(".{name}.{}", std::process::id()));
+    let beside = beside(path);
     let written = std::fs::File::create(&beside)
         .and_then(|mut file| {
             file.write_all(text.as_bytes())
