@@ -167,13 +167,19 @@ fn perform(args: &Args) -> Result<(), MeasureError> {
         ));
     }
     let text = profile::text(&all, &kept);
-    let written = target.as_deref().map(|path| {
-        profile::write(path, &text)?;
-        verify(path)
-    });
+    let written = match &target {
+        Some(path) => profile::write(path, &text).and_then(|()| verify(path)),
+        None => Ok(()),
+    };
     // What was measured is shown also where the profile could not be written.
-    finish(args, &all, target.as_deref(), &text)?;
-    written.unwrap_or(Ok(()))
+    let path = target.as_deref().filter(|_| written.is_ok());
+    let page = || {
+        let outcome = outcome(path, Settings::from_environment().ok().as_ref(), &text);
+        format!("{}{outcome}", show::table(&all))
+    };
+    args.outputs
+        .show(&all, page, |path| show::plot(&all, path))?;
+    written
 }
 
 /// The instructions for long copies, where one kind wins clearly between the nearest CPUs; `None`
@@ -264,23 +270,21 @@ fn verify(path: &FilePath) -> Result<(), MeasureError> {
     }
 }
 
-fn finish(
-    args: &Args,
-    all: &[Findings],
-    target: Option<&FilePath>,
-    text: &str,
-) -> Result<(), MeasureError> {
-    let page = || {
-        let table = show::table(all);
-        match target {
-            Some(path) => format!(
-                "{table}written to {}; later runs on this machine load it\n",
-                path.display()
-            ),
-            None => format!("{table}nothing written; the profile would be\n\n{text}"),
-        }
+/// What has come of the profile: the file that was written, if one was, and whether runs with
+/// these settings load it.
+fn outcome(written: Option<&FilePath>, settings: Option<&Settings>, text: &str) -> String {
+    let Some(path) = written else {
+        return format!("nothing written; the profile would be\n\n{text}");
     };
-    args.outputs.show(&all, page, |path| show::plot(all, path))
+    let whole = |path: &FilePath| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let path = whole(path);
+    let loaded = settings.and_then(Settings::profile).map(whole);
+    let shown = path.display();
+    if loaded.as_ref() == Some(&path) {
+        format!("written to {shown}; later runs on this machine load it\n")
+    } else {
+        format!("written to {shown}; set LIMIC_PROFILE={shown} to load it\n")
+    }
 }
 
 /// Tells the user something. A standard error that nobody reads any more is no reason to fail.

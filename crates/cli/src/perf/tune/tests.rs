@@ -80,3 +80,44 @@ fn a_symbolic_link_stays_one() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     assert_eq!(names(home.path()), ["file", "link"]);
 }
+
+#[test]
+fn only_a_profile_that_runs_load_is_said_to_be_loaded() {
+    let home = tempfile::tempdir().unwrap();
+    // Named after the host; only its folder differs from this user's own.
+    let Some(own) = default_profile() else { return };
+    let default = home.path().join("limic").join(own.file_name().unwrap());
+    let other = home.path().join("other.toml");
+    for path in [&default, &other] {
+        profile::write(&profile::prepare(path).unwrap(), &good()).unwrap();
+    }
+    let said = |path: &FilePath, named: Option<&FilePath>| {
+        let xdg = ("XDG_CONFIG_HOME", home.path());
+        let named = named.map(|path| ("LIMIC_PROFILE", path));
+        let settings = Settings::builder().with_environment(named.into_iter().chain([xdg]));
+        outcome(Some(path), Some(&settings.build().unwrap()), "")
+    };
+    let off = Some(FilePath::new("off"));
+    for (path, named, loads) in [
+        (&default, None, true),
+        (&other, None, false),
+        (&other, Some(&*other), true),
+        (&default, Some(&*other), false),
+        (&default, off, false),
+    ] {
+        let said = said(path, named);
+        let whole = path.canonicalize().unwrap();
+        let advice = format!("set LIMIC_PROFILE={} to load it", whole.display());
+        assert_eq!(
+            said.contains("later runs on this machine load it"),
+            loads,
+            "{said}"
+        );
+        assert_eq!(said.contains(&advice), !loads, "{said}");
+    }
+    let nothing = outcome(None, None, "the text");
+    assert!(
+        nothing.starts_with("nothing written") && nothing.contains("the text"),
+        "{nothing}"
+    );
+}
