@@ -168,7 +168,7 @@ fn perform(args: &Args) -> Result<(), MeasureError> {
     }
     let text = profile::text(&all, &kept);
     let written = match &target {
-        Some(path) => profile::write(path, &text).and_then(|()| verify(path)),
+        Some(path) => profile::write(path, &text),
         None => Ok(()),
     };
     // What was measured is shown also where the profile could not be written.
@@ -257,17 +257,6 @@ fn start(
         step: "reading what was measured",
         source: error.into(),
     })
-}
-
-/// Loads what was written, as every later run will.
-fn verify(path: &FilePath) -> Result<(), MeasureError> {
-    let settings = Settings::builder()
-        .with_environment([("LIMIC_PROFILE", path)])
-        .build()?;
-    match settings.warnings() {
-        [] => Ok(()),
-        [warning, ..] => Err(MeasureError::Nothing(warning.clone())),
-    }
 }
 
 /// What has come of the profile: the file that was written, if one was, and whether runs with

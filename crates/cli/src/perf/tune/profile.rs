@@ -7,7 +7,7 @@ use limic::settings::{ByteSize, CopyInstructions, MachineKey, PROFILE_VERSION, S
 use limic_measure::MeasureError;
 use limic_measure::machine::date;
 use limic_measure::outputs;
-use limic_policy::PIPELINE_FRAGMENT;
+use limic_policy::{Locality, PIPELINE_FRAGMENT};
 
 use super::measure::Findings;
 
@@ -27,12 +27,8 @@ pub(super) struct Kept {
 impl Kept {
     /// Of this file, if later runs would load it.
     pub(super) fn of(path: &FilePath, measured: &[Findings]) -> Self {
-        let loads = Settings::builder()
-            .with_environment([("LIMIC_PROFILE", path)])
-            .build()
-            .is_ok_and(|settings| settings.profile().is_some() && settings.warnings().is_empty());
         match std::fs::read_to_string(path) {
-            Ok(text) if loads => Self::of_text(&text, measured),
+            Ok(text) if verify(path).is_ok() => Self::of_text(&text, measured),
             _ => Self::default(),
         }
     }
@@ -46,7 +42,10 @@ impl Kept {
         let rows = rows.and_then(|rows| rows.try_into().ok());
         let mut rows: Vec<toml::Table> = rows.unwrap_or_default();
         rows.retain(|row| {
+            // As settings read it: letters of either size, and spaces around it.
             let locality = row.get("locality").and_then(toml::Value::as_str);
+            let locality = locality.and_then(|name| name.parse().ok());
+            let locality = locality.map(Locality::name);
             measured
                 .iter()
                 .all(|findings| Some(&*findings.locality) != locality)
@@ -201,7 +200,22 @@ pub(super) fn prepare(path: &FilePath) -> Result<PathBuf, MeasureError> {
     Ok(place)
 }
 
-/// Writes it in one step: a run that starts meanwhile sees the old one or the new one.
+/// Fails if runs would not load this profile.
+fn verify(path: &FilePath) -> Result<(), MeasureError> {
+    let settings = Settings::builder()
+        .with_environment([("LIMIC_PROFILE", path)])
+        .build()?;
+    match settings.profile() {
+        Some(_) => Ok(()),
+        None => Err(MeasureError::File {
+            path: path.to_owned(),
+            source: std::io::Error::other(settings.warnings().join("; ")),
+        }),
+    }
+}
+
+/// Writes it in one step: a run that starts meanwhile sees the old one or the new one. The old one
+/// stays if runs would not load the new one.
 pub(super) fn write(path: &FilePath, text: &str) -> Result<(), MeasureError> {
     let failed = |source| MeasureError::File {
         path: path.to_owned(),
@@ -213,12 +227,14 @@ pub(super) fn write(path: &FilePath, text: &str) -> Result<(), MeasureError> {
             file.write_all(text.as_bytes())
                 .and_then(|()| file.sync_all())
         })
-        .and_then(|()| std::fs::rename(&beside, path));
+        .map_err(failed)
+        .and_then(|()| verify(&beside))
+        .and_then(|()| std::fs::rename(&beside, path).map_err(failed));
     if written.is_err() {
         // Half a file is of no use; if it cannot be removed either, it is in nobody's way.
         let _ = std::fs::remove_file(&beside);
     }
-    written.map_err(failed)
+    written
 }
 
 #[cfg(test)]
@@ -274,6 +290,10 @@ mod tests {
             third.contains("pipeline") && third.contains("cma") && !third.contains("eager"),
             "{third}"
         );
+        // So they are if somebody has written its name in another way.
+        let by_hand = second.replace("\"shared-cache\"", "\" Shared-Cache \"");
+        assert_ne!(by_hand, second);
+        assert_eq!(Kept::of_text(&by_hand, &again), kept);
         assert_eq!(Kept::of_text("adapt = [[[", &again), Kept::default());
     }
 

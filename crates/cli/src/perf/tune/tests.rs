@@ -121,3 +121,15 @@ fn only_a_profile_that_runs_load_is_said_to_be_loaded() {
         "{nothing}"
     );
 }
+
+#[test]
+fn a_text_that_no_run_would_load_leaves_the_old_profile() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("profile.toml");
+    let old = good();
+    profile::write(&path, &old).unwrap();
+    let bad = old.replace("version = ", "version = 9");
+    assert!(profile::write(&path, &bad).is_err());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), old);
+    assert_eq!(names(home.path()), ["profile.toml"]);
+}
