@@ -157,11 +157,12 @@ impl Threshold {
 
 impl Info {
     fn of(settings: &Settings) -> Self {
+        let refusals = Refusals::find_out();
         Self {
             limic: env!("CARGO_PKG_VERSION"),
             topology: Summary::current(),
-            paths: paths::states(settings, &Refusals::find_out()),
-            networks: paths::network_states(settings),
+            paths: paths::states(settings, &refusals),
+            networks: paths::network_states(settings, &refusals),
             placement: Placement::try_out(settings),
             copies: Copies::choose(settings),
             thresholds: settings.policy().rows().iter().map(Threshold::of).collect(),

@@ -14,6 +14,10 @@ pub(super) enum State {
 }
 
 impl State {
+    fn of(reason_to_be_off: Option<&String>) -> Self {
+        reason_to_be_off.map_or(Self::On, |_| Self::Off)
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::On => "on",
@@ -54,15 +58,12 @@ const fn meaning(path: Path) -> &'static str {
 pub(super) fn states(settings: &Settings, refused: &Refusals) -> Vec<PathState> {
     Path::settable()
         .map(|path| {
-            let (reason, remedy) = off(settings, path, refused).unzip();
-            let state = if reason.is_some() {
-                State::Off
-            } else {
-                State::On
-            };
+            let (reason, remedy) = off(settings, path, refused)
+                .or_else(|| refused.endpoint.clone())
+                .unzip();
             PathState {
                 path: path.name(),
-                state,
+                state: State::of(reason.as_ref()),
                 meaning: meaning(path),
                 reason,
                 remedy,
@@ -71,10 +72,12 @@ pub(super) fn states(settings: &Settings, refused: &Refusals) -> Vec<PathState> 
         .collect()
 }
 
-/// What the kernel says of each single-copy engine.
+/// What the kernel says of each single-copy engine, and of endpoints.
 pub(super) struct Refusals {
     cma: Option<limic_copy::Refused>,
     kmod: Option<limic_copy::Refused>,
+    /// Why no endpoint can be opened, and what to do: its address holds the node.
+    endpoint: Option<(String, String)>,
 }
 
 impl Refusals {
@@ -82,8 +85,14 @@ impl Refusals {
         Self {
             cma: limic_copy::explain().available.err(),
             kmod: limic_copy::Kmod::open().err(),
+            endpoint: limic_topology::this_node().err().map(without_node),
         }
     }
+}
+
+fn without_node(unknown: limic_topology::UnknownNode) -> (String, String) {
+    let reason = format!("no endpoint can be opened: {unknown}");
+    (reason, "mount /proc".to_owned())
 }
 
 fn cause_and_remedy(refused: &limic_copy::Refused) -> (String, String) {
@@ -148,20 +157,24 @@ pub(super) struct NetworkState {
     /// Why it is off.
     pub(super) reason: Option<String>,
     /// What to do about that.
-    pub(super) remedy: Option<&'static str>,
+    pub(super) remedy: Option<String>,
 }
 
 /// Every network.
-pub(super) fn network_states(settings: &Settings) -> Vec<NetworkState> {
+pub(super) fn network_states(settings: &Settings, refused: &Refusals) -> Vec<NetworkState> {
     let state = |network: Network| {
         let name = network.name;
         let why = network.state.as_ref().err();
+        let (reason, remedy) = why
+            .map(|why| (why.to_string(), remedy_for(name, why).to_owned()))
+            .or_else(|| refused.endpoint.clone())
+            .unzip();
         NetworkState {
             network: name,
-            state: why.map_or(State::On, |_| State::Off),
-            reason: why.map(ToString::to_string),
-            remedy: why.map(|why| remedy_for(name, why)),
+            state: State::of(reason.as_ref()),
             at: network.state.ok(),
+            reason,
+            remedy,
         }
     };
     networks(settings).into_iter().map(state).collect()
@@ -200,6 +213,26 @@ mod tests {
         assert!(cma.remedy.as_ref().unwrap().contains("add cma"));
         let eager = states.iter().find(|state| state.path == "eager").unwrap();
         assert_eq!((eager.state, &eager.reason), (State::On, &None));
+    }
+
+    #[test]
+    fn nothing_is_on_where_no_endpoint_can_be_opened() {
+        let unknown = limic_topology::UnknownNode {
+            file: "/proc/sys/kernel/random/boot_id",
+            source: std::io::ErrorKind::NotFound.into(),
+        };
+        let refused = Refusals {
+            endpoint: Some(without_node(unknown)),
+            ..Refusals::find_out()
+        };
+        let settings = Settings::builder().without_environment().build().unwrap();
+        let states = states(&settings, &refused);
+        let eager = states.iter().find(|state| state.path == "eager").unwrap();
+        assert!(eager.reason.as_ref().unwrap().contains("boot_id"));
+        assert_eq!(eager.remedy.as_ref().unwrap(), "mount /proc");
+        assert!(states.iter().all(|state| state.state == State::Off));
+        let networks = network_states(&settings, &refused);
+        assert!(networks.iter().all(|network| network.state == State::Off));
     }
 
     #[test]

@@ -56,9 +56,9 @@ impl Info {
     fn networks(&self) -> String {
         let mut table = plain_table();
         for network in &self.networks {
-            let about = match (&network.at, &network.reason, network.remedy) {
-                (Some(at), _, _) => format!("peers on other machines reach this one at {at}"),
-                (None, Some(reason), Some(remedy)) => format!("why: {reason}\nremedy: {remedy}"),
+            let about = match (&network.at, &network.reason, &network.remedy) {
+                (_, Some(reason), Some(remedy)) => format!("why: {reason}\nremedy: {remedy}"),
+                (Some(at), ..) => format!("peers on other machines reach this one at {at}"),
                 _ => String::new(),
             };
             table.add_row([network.network, network.state.name(), &about]);

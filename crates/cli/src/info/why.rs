@@ -81,7 +81,7 @@ pub(super) fn text(
         text.push_str(&about_the_pair(settings, locality, message));
     }
     if let Receiver::Network(_) = receiver {
-        let mut networks = paths::network_states(settings).into_iter();
+        let mut networks = paths::network_states(settings, &refusals).into_iter();
         let network = networks.find(|network| network.network == to);
         if let Some(reason) = network.and_then(|network| network.reason) {
             text.push_str(&format!("  {to} is off here: {reason}\n"));
