@@ -88,3 +88,30 @@ fn an_endpoint_that_closes_lets_them_go() {
     });
     assert!(came.into_iter().eq(0..next));
 }
+
+/// The child has a copy of what waits, and of the socket.
+#[test]
+fn a_forked_child_lets_nothing_go() {
+    let (mut one, mut other, there, here) = meet(over_tcp(), over_tcp());
+    let next = start_some(&mut one, there, 0);
+    // SAFETY: the child uses its copy of the endpoint alone, and ends at once.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        one.flush_pending();
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(0) };
+    }
+    assert!(child > 0, "a fork");
+    let mut status = 0;
+    // SAFETY: the status is writable.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child has ended by itself");
+    start(&mut one, there, next);
+    one.flush_pending();
+    let mut came = Vec::new();
+    until(&mut [&mut one, &mut other], |engines| {
+        came.extend(tags(engines[1], here));
+        came.contains(&next)
+    });
+    assert!(came.into_iter().eq(0..=next), "each once");
+}
