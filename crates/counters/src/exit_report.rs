@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use limic_bootstrap::launcher;
 use limic_shm::process::{LockHere, OnceHere, Process};
 use limic_shm::ring::Mapped;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use crate::Page;
 use crate::recorder::{Recorder, read_words};
@@ -91,11 +92,15 @@ impl Target {
     }
 }
 
-/// Opens a file to be written at its end; a pipe that nobody reads is an error.
+/// Opens a file to be written at its end. A pipe that nobody reads is an error; a reader that is
+/// slow is waited for.
 fn open(path: &std::path::Path) -> std::io::Result<File> {
     let mut options = File::options();
     options.append(true).create(true);
-    options.custom_flags(libc::O_NONBLOCK).open(path)
+    let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+    let flags = fcntl_getfl(&file)?;
+    fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 /// Endpoints that are to be reported and are not closed.
@@ -159,7 +164,8 @@ impl Open {
 /// The process ends by `exit` or by returning from `main`: endpoints that nobody closed are
 /// reported as they are.
 extern "C" fn at_exit() {
-    // A thread that ends the process while another one is here must not wait for it.
+    // A thread that ends the process while another one is here must not wait for it. What cannot be
+    // written is said, which waits for threads that say something else at the moment.
     let Some(mut open) = OPEN.try_lock() else {
         return;
     };
@@ -195,6 +201,21 @@ mod tests {
         let mode = rustix::fs::Mode::RWXU;
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("a pipe");
         Target::File(pipe).check().expect_err("nobody reads");
+    }
+
+    /// More than the pipe holds is written whole.
+    #[test]
+    fn a_pipe_that_is_read_slowly_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pipe = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("a pipe");
+        let both = File::options().read(true).write(true).open(&pipe);
+        let mut reader = both.expect("a reader");
+        let writer = std::thread::spawn(move || open(&pipe)?.write_all(&[7; 300_000]));
+        let mut got = vec![0; 300_000];
+        std::io::Read::read_exact(&mut reader, &mut got).expect("all of it");
+        writer.join().expect("no panic").expect("it was waited for");
     }
 
     #[test]
