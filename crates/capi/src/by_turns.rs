@@ -7,6 +7,8 @@ use limic::{Outcome, Peer, Result, Selector, Status, Tag};
 use crate::entry::Inside;
 use crate::errors::Failure;
 use crate::messages::finish;
+use crate::requests::let_go;
+use crate::waiting::Patience;
 
 /// Sends and receives that wait by turns.
 pub(crate) struct ByTurns<'a>(pub(crate) &'a mut Inside);
@@ -76,7 +78,7 @@ impl Messenger for ByTurns<'_> {
         let message = Memory::of(message);
         let posted = self.post_send(to, tag, &message);
         let sent = self.finish(posted)?;
-        self.0.raw().flush();
+        let_go(self.0, Patience::Forever);
         // SAFETY: the send is over.
         drop(unsafe { message.back() });
         Ok(sent.map(drop))

@@ -12,7 +12,7 @@ use crate::entry::Inside;
 use crate::errors::Failure;
 use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_request};
-use crate::requests::{DONE, await_transport};
+use crate::requests::{DONE, await_transport, let_go};
 use crate::status::{StatusOut, limic_status};
 use crate::waiting::Patience;
 
@@ -47,7 +47,7 @@ pub(crate) fn finish(held: &mut Inside, posted: Posted) -> Result<Outcome, Failu
 /// long.
 pub(crate) fn finish_send(held: &mut Inside, posted: Posted) -> Result<Outcome, Failure> {
     let outcome = finish(held, posted)?;
-    held.raw().flush();
+    let_go(held, Patience::Forever);
     Ok(outcome)
 }
 

@@ -9,7 +9,7 @@ use crate::errors::Failure;
 use crate::errors::limic_error::{LIMIC_ERR_ENDPOINT, LIMIC_ERR_INVALID};
 use crate::ffi_guard::inside;
 use crate::handles::{limic_endpoint, limic_request};
-use crate::requests::{Lies, await_one, conclude, known, nothing, unknown};
+use crate::requests::{Lies, await_one, conclude, known, let_go, nothing, unknown};
 use crate::status::{StatusOut, limic_status};
 use crate::waiting::{Patience, late, until};
 
@@ -68,7 +68,7 @@ impl<'a> List<'a> {
     ) -> Result<(usize, Outcome), Failure> {
         for at in self.pending() {
             if let Lies::Here(number) = self.requests[at].lies() {
-                held.raw().flush();
+                let_go(held, patience);
                 let outcome = held.done.take(number).ok_or_else(unknown)?;
                 return Ok((at, outcome));
             }
@@ -100,7 +100,7 @@ impl<'a> List<'a> {
             }
             found => Ok(found),
         })?;
-        held.raw().flush();
+        let_go(held, patience);
         Ok(found)
     }
 }

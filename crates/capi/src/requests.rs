@@ -6,7 +6,6 @@ use limic::Outcome;
 use limic::RequestId;
 
 use crate::arguments::output;
-use crate::endpoint_state::EndpointState;
 use crate::entry::Inside;
 use crate::errors::Failure;
 use crate::errors::limic_error::LIMIC_ERR_REQUEST;
@@ -46,15 +45,27 @@ pub(crate) fn unknown() -> Failure {
     )
 }
 
-/// Looks once; makes progress if the operation is pending, or a network has not taken what was
-/// sent.
+/// What a network has not taken goes on, before a caller who may not call again for long is told
+/// that an operation is over. Only a wait without a limit gives it time, where no other thread
+/// waits to be let in.
 #[inline(always)]
-fn ask(held: &mut EndpointState, request: limic_request) -> Result<Option<Outcome>, Failure> {
+pub(crate) fn let_go(held: &Inside, patience: Patience) {
+    if !held.raw().holds_messages() {
+        return;
+    }
+    if patience == Patience::Forever && !held.is_shared() {
+        held.raw().flush();
+    } else {
+        held.raw().progress();
+    }
+}
+
+/// Looks once; makes progress if the operation is pending.
+#[inline(always)]
+fn ask(held: &mut Inside, request: limic_request) -> Result<Option<Outcome>, Failure> {
     match request.lies() {
         Lies::Here(number) => {
-            if held.raw().holds_messages() {
-                held.raw().progress();
-            }
+            let_go(held, Patience::Look);
             held.done.take(number).map(Some).ok_or_else(unknown)
         }
         Lies::Transport(id) => known(held.raw().test(id)),
@@ -79,7 +90,7 @@ pub(crate) fn await_one(
 ) -> Result<Outcome, Failure> {
     match (request.lies(), patience) {
         (Lies::Here(number), _) => {
-            held.raw().flush();
+            let_go(held, patience);
             held.done.take(number).ok_or_else(unknown)
         }
         (Lies::Transport(id), _) => await_transport(held, id, patience),
@@ -97,7 +108,7 @@ pub(crate) fn await_transport(
         return known(Some(held.raw().wait(id)))?.ok_or_else(unknown);
     }
     let outcome = until(held, patience, |held| known(held.raw().test(id)))?;
-    held.raw().flush();
+    let_go(held, patience);
     Ok(outcome)
 }
 
