@@ -91,8 +91,8 @@ impl Refusals {
 }
 
 fn without_node(unknown: limic_topology::UnknownNode) -> (String, String) {
-    let reason = format!("no endpoint can be opened: {unknown}");
-    (reason, "mount /proc".to_owned())
+    let remedy = format!("make {} readable, with its content", unknown.file);
+    (format!("no endpoint can be opened: {unknown}"), remedy)
 }
 
 fn cause_and_remedy(refused: &limic_copy::Refused) -> (String, String) {

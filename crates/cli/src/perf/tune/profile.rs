@@ -181,7 +181,7 @@ fn beside(path: &FilePath) -> PathBuf {
 }
 
 /// The file to replace: a symbolic link to it stays one, and a device is never replaced. Makes the
-/// folder of a new one. Fails if [`write`] would.
+/// folder of a new one. Fails where nothing can be written.
 pub(super) fn prepare(path: &FilePath) -> Result<PathBuf, MeasureError> {
     let no_file = |why| MeasureError::Usage(format!("{}: {why}", path.display()));
     let place = match path.canonicalize() {
@@ -228,7 +228,11 @@ pub(super) fn write(path: &FilePath, text: &str) -> Result<(), MeasureError> {
                 .and_then(|()| file.sync_all())
         })
         .map_err(failed)
-        .and_then(|()| verify(&beside))
+        .and_then(|()| {
+            let text =
+                |why| format!("the new profile would not load, and the old one stays: {why}");
+            verify(&beside).map_err(|why| failed(std::io::Error::other(text(why))))
+        })
         .and_then(|()| std::fs::rename(&beside, path).map_err(failed));
     if written.is_err() {
         // Half a file is of no use; if it cannot be removed either, it is in nobody's way.
