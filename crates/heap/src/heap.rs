@@ -167,9 +167,11 @@ fn watch_forks() {
         // with which the C library forgets them.
         let failed = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
         if failed != 0 {
-            // Then there is nothing for a fork to find. None is under way that is known here.
-            let heap = HEAP.lock();
-            heap.into_iter().for_each(|mut heap| heap.pause = u64::MAX);
+            // Then there is nothing for a fork to find. None is told to this library, so there is
+            // the lock.
+            if let Some(mut heap) = HEAP.lock() {
+                heap.pause = u64::MAX;
+            }
         }
     });
 }

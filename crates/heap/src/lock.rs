@@ -20,7 +20,7 @@ const AWAITED: u32 = 2;
 /// A thread forks. Above it: so many others read the value at the moment.
 const FORKING: u32 = 3;
 
-/// The kernel takes a signed number: more would be less than none.
+/// The kernel takes a signed number: a greater one would be negative.
 const EVERYBODY: u32 = i32::MAX as u32;
 
 /// Looks at a lock that is held for a moment, before the kernel is asked to wait.
@@ -236,10 +236,11 @@ mod tests {
         assert_eq!(lock.read(|value| *value), 8);
     }
 
-    /// One of two sleepers was woken, and comes too late: the other one is woken by the fork.
+    /// One sleeper was woken and comes too late: the fork wakes the others.
     #[test]
     fn a_fork_sends_all_away_though_one_was_woken_before() {
         const SLEEPERS: usize = 4;
+        watch();
         for _ in 0..100 {
             let lock = ForkLock::new(7);
             let asleep = AtomicU32::new(0);

@@ -209,7 +209,7 @@ impl Job {
                 .and_then(|limit| Instant::now().checked_add(limit)),
             interrupted: None,
             failure: None,
-            noticed: false,
+            ended_by_exit: false,
         })
     }
 

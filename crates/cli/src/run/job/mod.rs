@@ -128,9 +128,9 @@ struct Job {
     interrupted: Option<Instant>,
     /// The job's exit code, once something failed.
     failure: Option<u8>,
-    /// That is what a rank exited with, which ended the job and perhaps only noticed that another
-    /// one crashed.
-    noticed: bool,
+    /// That is the exit code of a rank, whose exit has ended the job. It may only have noticed that
+    /// another rank crashed.
+    ended_by_exit: bool,
 }
 
 fn nix_error(step: &'static str) -> impl Fn(nix::errno::Errno) -> RunError {
@@ -337,14 +337,14 @@ impl Job {
             Phase::Running if self.limits.keep_going => "going on",
             Phase::Running => "ending the job",
             // Others have noticed it, and were here first.
-            _ if has_run && self.noticed && self.is_crash(ending) => {
+            _ if has_run && self.ended_by_exit && self.is_crash(ending) => {
                 self.failure = None;
                 "the job was ending already"
             }
             _ => return,
         };
         if self.failure.is_none() {
-            self.noticed = !self.limits.keep_going && matches!(ending, Ending::Exited(_));
+            self.ended_by_exit = !self.limits.keep_going && matches!(ending, Ending::Exited(_));
         }
         self.fail(ending.code());
         if !self.limits.keep_going {
