@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::fs::fstat;
 use rustix::io::{close, fcntl_dupfd_cloexec};
 
+use crate::system::opened;
+
 /// An open file, and what tells whether its descriptor is still its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct File {
@@ -60,7 +62,7 @@ impl OwnFile {
     /// free.
     pub(crate) fn duplicate(&self) -> Option<OwnedFd> {
         // The new one is asked what it is: it is this caller's alone, and stays what it is.
-        let new = fcntl_dupfd_cloexec(self.as_fd(), 0).ok()?;
+        let new = fcntl_dupfd_cloexec(self.as_fd(), 0).map(opened).ok()?;
         self.0.is(new.as_fd()).then_some(new)
     }
 }
