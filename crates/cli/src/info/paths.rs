@@ -229,7 +229,7 @@ mod tests {
         let states = states(&settings, &refused);
         let eager = states.iter().find(|state| state.path == "eager").unwrap();
         assert!(eager.reason.as_ref().unwrap().contains("boot_id"));
-        assert_eq!(eager.remedy.as_ref().unwrap(), "mount /proc");
+        assert!(eager.remedy.as_ref().unwrap().contains("boot_id"));
         assert!(states.iter().all(|state| state.state == State::Off));
         let networks = network_states(&settings, &refused);
         assert!(networks.iter().all(|network| network.state == State::Off));
