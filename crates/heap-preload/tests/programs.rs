@@ -50,44 +50,38 @@ fn compile_with(name: &str, program: &Path, options: &[&str]) -> bool {
     program.exists()
 }
 
+/// What a program says that complains of nothing.
+fn only(text: &str) -> (String, String) {
+    (text.to_owned(), String::new())
+}
+
+/// Runs a program of this folder, which says this and nothing else.
+fn says(name: &str, text: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join(name);
+    if compile(&format!("{name}.c"), &program) {
+        assert_eq!(run(&program, "16K"), only(text));
+    }
+}
+
 #[test]
 fn realloc_inside_of_the_heap_keeps_the_block() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = folder.path().join("inside");
-    if compile("inside.c", &program) {
-        let whole = ("the block is whole\n".to_owned(), String::new());
-        assert_eq!(run(&program, "16K"), whole);
-    }
+    says("inside", "the block is whole\n");
 }
 
 #[test]
 fn a_fork_waits_for_no_library_that_allocates() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = folder.path().join("atfork");
-    if compile("atfork.c", &program) {
-        let ended = ("each fork has ended\n".to_owned(), String::new());
-        assert_eq!(run(&program, "16K"), ended);
-    }
+    says("atfork", "each fork has ended\n");
 }
 
 #[test]
 fn a_fork_waits_for_nobody_who_allocates_with_a_file_locked() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = folder.path().join("stdio");
-    if compile("stdio.c", &program) {
-        let ended = ("each fork has ended\n".to_owned(), String::new());
-        assert_eq!(run(&program, "16K"), ended);
-    }
+    says("stdio", "each fork has ended\n");
 }
 
 #[test]
 fn a_thread_is_not_cancelled_within_the_heap() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = folder.path().join("cancel");
-    if compile("cancel.c", &program) {
-        let said = "each thread was cancelled without the lock\n".to_owned();
-        assert_eq!(run(&program, "16K"), (said, String::new()));
-    }
+    says("cancel", "each thread was cancelled without the lock\n");
 }
 
 #[test]
@@ -101,8 +95,7 @@ fn another_allocator_is_not_asked_for_the_c_librarys_blocks() {
     if compile_with("allocator.c", &allocator, &["-shared", "-fPIC"])
         && compile_with("linked.c", &program, &linked)
     {
-        let grown = ("the block has grown\n".to_owned(), String::new());
-        assert_eq!(run(&program, "16K"), grown);
+        assert_eq!(run(&program, "16K"), only("the block has grown\n"));
     }
 }
 
@@ -116,11 +109,7 @@ fn all_of_mallocs_family_keeps_its_contracts() {
     let there = "long blocks lie in memory of limic\n";
     let nowhere = "no block lies in memory of limic\n";
     for (from, says) in [("16K", there), ("4K", there), ("0", nowhere)] {
-        assert_eq!(
-            run(&program, from),
-            (says.to_owned(), String::new()),
-            "{from}"
-        );
+        assert_eq!(run(&program, from), only(says), "{from}");
     }
     // Shorter blocks than of 4K hold what the C library itself writes during a fork.
     for wrong in ["much", "1", "4095"] {

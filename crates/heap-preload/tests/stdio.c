@@ -1,6 +1,6 @@
 /* Forks beside a thread that allocates with a file locked, and one that locks all files. Before
  * there is a child, the C library locks the list of files, for which the latter has to be done. */
-#include <dirent.h>
+#include "open_files.h"
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,16 +38,6 @@ static void *flush(void *unused)
     while (!stop)
         fflush(NULL);
     return unused;
-}
-
-static int open_files(void)
-{
-    int files = 0;
-    DIR *all = opendir("/proc/self/fd");
-    while (all != NULL && readdir(all) != NULL)
-        files++;
-    closedir(all);
-    return files;
 }
 
 int main(void)
