@@ -75,20 +75,10 @@ fn a_full_disk_fails_the_job_and_is_named() {
     }
 }
 
-/// Nothing reads what the launcher and its rank print, onto one pipe. The rank runs `fill`, and
-/// ends all the same at the time limit.
+/// Nothing reads what the launcher and its rank print, onto one pipe.
 fn ends_without_a_reader(test: &str, words: &[&str], fill: &str) {
     let (reader, writer) = std::io::pipe().unwrap();
-    let fifo = Fifo::new(test);
-    let variable = fifo.variable();
-    let words = [&["-n1", "--timeout=2", &variable], words].concat();
-    let mut command = run_script(&words, &format!("echo $$ >$FIFO; {fill}"));
-    command.stdout(writer.try_clone().unwrap()).stderr(writer);
-    let child = command.spawn().unwrap();
-    drop(command);
-    Watch::on(fifo.line().parse().unwrap()).wait_for_end();
-    drop(reader);
-    assert_eq!(collect(child).status.code(), Some(124));
+    ends_in_time(test, words, fill, (reader, writer.into()));
 }
 
 #[test]

@@ -36,15 +36,7 @@ static UNLOCKED: libc::c_int = 0;
 #[test]
 fn the_time_limit_holds_where_nobody_reads_the_terminal() {
     let (window, end) = terminal();
-    let fifo = Fifo::new("no-reader-terminal");
-    let words = ["-n1", "-l", "--timeout=2", &fifo.variable()];
-    let mut command = run_script(&words, "echo $$ >$FIFO; exec yes");
-    command.stdout(end.try_clone().unwrap()).stderr(end);
-    let child = command.spawn().unwrap();
-    drop(command);
-    Watch::on(fifo.line().parse().unwrap()).wait_for_end();
-    drop(window);
-    assert_eq!(collect(child).status.code(), Some(124));
+    ends_in_time("no-reader-terminal", &["-l"], "exec yes", (window, end));
 }
 
 /// The launcher is stopped, goes on in the background, while the shell reads the terminal, and

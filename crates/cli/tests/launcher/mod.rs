@@ -8,6 +8,7 @@ pub(crate) mod login;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -176,7 +177,7 @@ pub(crate) fn in_process_table(pid: i32) -> bool {
 /// Something that reports the end of a process, whoever its parent is.
 pub(crate) struct Watch {
     /// None if it had ended already, and somebody had waited for it.
-    process: Option<std::os::fd::OwnedFd>,
+    process: Option<OwnedFd>,
 }
 
 impl Watch {
@@ -241,4 +242,24 @@ impl Drop for Fifo {
     fn drop(&mut self) {
         let _left_behind = std::fs::remove_dir_all(self.path.parent().unwrap());
     }
+}
+
+/// A job whose rank runs `fill` ends at its time limit, though nobody reads what it and the
+/// launcher print, as long as the reader is not dropped.
+pub(crate) fn ends_in_time(
+    test: &str,
+    words: &[&str],
+    fill: &str,
+    (reader, writer): (impl Sized, OwnedFd),
+) {
+    let fifo = Fifo::new(test);
+    let variable = fifo.variable();
+    let words = [&["-n1", "--timeout=2", &variable], words].concat();
+    let mut command = run_script(&words, &format!("echo $$ >$FIFO; {fill}"));
+    command.stdout(writer.try_clone().unwrap()).stderr(writer);
+    let child = command.spawn().unwrap();
+    drop(command);
+    Watch::on(fifo.line().parse().unwrap()).wait_for_end();
+    drop(reader);
+    assert_eq!(collect(child).status.code(), Some(124));
 }
