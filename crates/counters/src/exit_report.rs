@@ -194,22 +194,25 @@ mod tests {
         assert_eq!(Target::of_setting("a.json"), wanted);
     }
 
-    #[test]
-    fn a_pipe_that_nobody_reads_is_an_error_and_no_wait() {
+    /// A pipe with a name, in a folder that goes when it is dropped.
+    fn pipe() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().expect("a folder");
         let pipe = folder.path().join("pipe");
         let mode = rustix::fs::Mode::RWXU;
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("a pipe");
+        (folder, pipe)
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_an_error_and_no_wait() {
+        let (_folder, pipe) = pipe();
         Target::File(pipe).check().expect_err("nobody reads");
     }
 
     /// More than the pipe holds is written whole.
     #[test]
     fn a_pipe_that_is_read_slowly_is_waited_for() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let pipe = folder.path().join("pipe");
-        let mode = rustix::fs::Mode::RWXU;
-        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).expect("a pipe");
+        let (_folder, pipe) = pipe();
         let both = File::options().read(true).write(true).open(&pipe);
         let mut reader = both.expect("a reader");
         let writer = std::thread::spawn(move || open(&pipe)?.write_all(&[7; 300_000]));
