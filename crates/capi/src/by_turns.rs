@@ -6,9 +6,7 @@ use limic::{Outcome, Peer, Result, Selector, Status, Tag};
 
 use crate::entry::Inside;
 use crate::errors::Failure;
-use crate::messages::finish;
-use crate::requests::let_go;
-use crate::waiting::Patience;
+use crate::messages::{finish, finish_send};
 
 /// Sends and receives that wait by turns.
 pub(crate) struct ByTurns<'a>(pub(crate) &'a mut Inside);
@@ -52,11 +50,6 @@ impl ByTurns<'_> {
         }
     }
 
-    /// Waits for what was posted, if it was.
-    fn finish(&mut self, posted: Result<Posted>) -> Result<Outcome, Failure> {
-        posted.map_or_else(|why| Ok(Err(why)), |posted| finish(self.0, posted))
-    }
-
     /// Waits for a receive into this room, and copies what is there.
     fn received(
         &mut self,
@@ -64,7 +57,10 @@ impl ByTurns<'_> {
         room: Memory,
         into: &mut [u8],
     ) -> Result<Outcome, Failure> {
-        let received = self.finish(posted)?;
+        let received = match posted {
+            Ok(posted) => finish(self.0, posted)?,
+            Err(why) => Err(why),
+        };
         // SAFETY: the receive is over.
         into.copy_from_slice(&unsafe { room.back() });
         Ok(received)
@@ -77,8 +73,10 @@ impl Messenger for ByTurns<'_> {
     fn send(&mut self, to: Peer, tag: Tag, message: &[u8]) -> Result<Result<()>, Failure> {
         let message = Memory::of(message);
         let posted = self.post_send(to, tag, &message);
-        let sent = self.finish(posted)?;
-        let_go(self.0, Patience::Forever);
+        let sent = match posted {
+            Ok(posted) => finish_send(self.0, posted)?,
+            Err(why) => Err(why),
+        };
         // SAFETY: the send is over.
         drop(unsafe { message.back() });
         Ok(sent.map(drop))
