@@ -167,8 +167,8 @@ fn watch_forks() {
         // with which the C library forgets them.
         let failed = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
         if failed != 0 {
-            // Then there is nothing for a fork to find. None is told to this library, so there is
-            // the lock.
+            // Then there is nothing for a fork to find. This library hears of no fork, so that none
+            // keeps the lock from it.
             if let Some(mut heap) = HEAP.lock() {
                 heap.pause = u64::MAX;
             }
