@@ -188,7 +188,10 @@ impl Endpoint {
         }
         let sends = self.sends.queue.get().is_some() || self.counters.any.get();
         let receives = self.receives.queue.get().is_some() || self.counters.any.get();
-        if (self.caps & FI_SEND != 0 && !sends) || (self.caps & FI_RECV != 0 && !receives) {
+        // Reads, writes and atomics are reported to the queue of sends.
+        let starts = self.caps & FI_SEND != 0
+            || (self.uses_regions() && self.caps & (FI_READ | FI_WRITE) != 0);
+        if (starts && !sends) || (self.caps & FI_RECV != 0 && !receives) {
             return Err(FI_ENOCQ);
         }
         if self.enabled.get() {

@@ -47,6 +47,26 @@ static void bind_twice(void)
     OK(fi_close(&queue->fid));
 }
 
+/* What an endpoint starts is reported somewhere; one that only peers access needs no queue. */
+static void enable_without_queue(void)
+{
+    struct fi_info *accesses = fi_dupinfo(info);
+    struct fid_ep *end;
+    accesses->caps = FI_RMA | FI_READ | FI_REMOTE_READ;
+    OK(fi_endpoint(domain, accesses, &end, NULL));
+    OK(fi_ep_bind(end, &av->fid, 0));
+    CHECK(fi_enable(end) == -FI_ENOCQ);
+    OK(fi_ep_bind(end, &cq->fid, FI_TRANSMIT));
+    OK(fi_enable(end));
+    OK(fi_close(&end->fid));
+    accesses->caps = FI_RMA | FI_REMOTE_READ;
+    OK(fi_endpoint(domain, accesses, &end, NULL));
+    OK(fi_ep_bind(end, &av->fid, 0));
+    OK(fi_enable(end));
+    OK(fi_close(&end->fid));
+    fi_freeinfo(accesses);
+}
+
 /* A counter of what peers do to memory is good for an endpoint that shows them none. */
 static void bind_counter_of_peers(void)
 {
@@ -395,6 +415,7 @@ void objects(void)
     if (me == 0)
         dozens();
     bind_twice();
+    enable_without_queue();
     bind_counter_of_peers();
     cancel_numbers();
     format_of_choice();
