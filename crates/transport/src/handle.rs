@@ -17,18 +17,34 @@ impl<E: Endpoint> Handle<'_, E> {
     /// Waits, unless it is done already. The handle has nothing to tell afterwards.
     pub(crate) fn wait(&mut self) -> Outcome {
         let told = Posted::Done(Err(Error::UnknownRequest));
-        crate::endpoint::finish(self.endpoint, core::mem::replace(&mut self.posted, told))
+        match core::mem::replace(&mut self.posted, told) {
+            Posted::Pending(id) => self.endpoint.wait(id),
+            Posted::Done(outcome) => {
+                if self.endpoint.holds_messages() {
+                    self.endpoint.flush();
+                }
+                outcome
+            }
+        }
     }
 
     /// Remembers the outcome, since the request is freed when it is reported done.
     pub(crate) fn test(&mut self) -> bool {
-        if let Posted::Pending(id) = self.posted {
-            match self.endpoint.test(id) {
+        match self.posted {
+            Posted::Pending(id) => match self.endpoint.test(id) {
                 Some(outcome) => self.posted = Posted::Done(outcome),
                 None => return false,
-            }
+            },
+            Posted::Done(_) => self.push_on(),
         }
         true
+    }
+
+    /// What was sent may wait for a network, also if its send is over.
+    pub(crate) fn push_on(&self) {
+        if self.endpoint.holds_messages() {
+            self.endpoint.progress();
+        }
     }
 
     /// Whether it is done, or becomes so within the time.

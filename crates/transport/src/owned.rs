@@ -8,7 +8,7 @@ use limic_shm::bytes::LooseMemory;
 
 use crate::error::Outcome;
 use crate::handle::Handle;
-use crate::raw::{Posted, RequestId};
+use crate::raw::{Posted, RequestId, SendOptions};
 use crate::region::RegionKey;
 use crate::wait::place_of;
 use crate::wait::sealed::Waited;
@@ -65,8 +65,9 @@ impl<E: Endpoint> Drop for Owned<'_, E> {
     /// is done.
     fn drop(&mut self) {
         let orphan = Orphan(self.parts);
-        if let Some(id) = self.handle.pending() {
-            self.handle.endpoint.abandon(id, Box::new(orphan));
+        match self.handle.pending() {
+            Some(id) => self.handle.endpoint.abandon(id, Box::new(orphan)),
+            None => self.handle.push_on(),
         }
     }
 }
@@ -85,8 +86,9 @@ pub struct OwnedRecv<'e, E: Endpoint>(Owned<'e, E>);
 impl<'e, E: Endpoint> OwnedSend<'e, E> {
     pub(crate) fn start(endpoint: &'e E, to: Peer, tag: Tag, data: Vec<u8>) -> Result<Self> {
         Owned::start(endpoint, data, |parts| {
+            let options = SendOptions::WAITED_FOR_LATER;
             // SAFETY: `Owned::start` keeps the bytes, for nobody else, until the operation is done.
-            unsafe { endpoint.post_send(to, tag, &[parts.readable()]) }
+            unsafe { endpoint.post_send_with(to, tag, options, &[parts.readable()]) }
         })
         .map(Self)
     }

@@ -98,8 +98,9 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
         data: impl IntoIterator<Item = &'data [u8]>,
     ) -> Result<ScopedSend<'scope, E>> {
         let slices = slices_of(data.into_iter())?;
+        let (tag, options) = (tag.into(), SendOptions::WAITED_FOR_LATER);
         // SAFETY: as in `isend`.
-        let posted = unsafe { self.endpoint.post_send(to, tag.into(), &slices) }?;
+        let posted = unsafe { self.endpoint.post_send_with(to, tag, options, &slices) }?;
         Ok(self.handle_of(posted))
     }
 
