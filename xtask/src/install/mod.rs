@@ -39,11 +39,15 @@ pub(crate) struct Install {
     pub(crate) debug: bool,
 }
 
-/// A folder below the prefix.
+/// A folder below the prefix, spelled in one way.
 fn below(folder: &str) -> Result<String, String> {
-    let mut parts = Path::new(folder).components();
-    let is_below = parts.all(|part| matches!(part, Component::Normal(_)));
-    let folder = is_below.then(|| folder.to_owned());
+    let parts = Path::new(folder).components().map(|part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    let parts: Option<Vec<&str>> = parts.collect();
+    let parts = parts.filter(|parts| !parts.is_empty());
+    let folder = parts.map(|parts| parts.join("/"));
     folder.ok_or_else(|| "it has to lie below the prefix".to_owned())
 }
 
@@ -181,6 +185,15 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_folder_of_libraries_is_below_the_prefix_and_spelled_in_one_way() {
+        assert_eq!(below("lib64/").as_deref(), Ok("lib64"));
+        assert_eq!(below("lib//x/.").as_deref(), Ok("lib/x"));
+        for folder in ["", "/lib", "../lib", "lib/.."] {
+            assert!(below(folder).is_err(), "{folder}");
+        }
+    }
 
     #[test]
     fn destdir_goes_ahead_of_the_prefix() {

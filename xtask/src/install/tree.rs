@@ -94,7 +94,15 @@ impl Tree {
         // Folders that were made then hold files of now.
         let kept: Vec<String> = self.earlier.iter().filter(is_folder).cloned().collect();
         self.places.extend(kept);
-        let over: Vec<String> = self.earlier.difference(&self.places).cloned().collect();
+        // The earlier list may have another name for a file of now, if `lib64` is a link to `lib`.
+        let real = |place: &String| {
+            let path = self.root.join(place);
+            Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
+        };
+        let now: BTreeSet<PathBuf> = self.places.iter().filter_map(real).collect();
+        let over = { self.earlier.difference(&self.places) }
+            .filter(|place| real(place).is_none_or(|path| !now.contains(&path)));
+        let over: Vec<String> = over.cloned().collect();
         clear(&self.root, &over)?;
         self.take(LIST)?;
         let lines: String = self
@@ -218,6 +226,22 @@ mod tests {
         assert!(root.join("share/new/page").exists());
         remove(root).expect("it is there");
         assert_eq!(fs::read_dir(root).expect("the root").count(), 0);
+    }
+
+    #[test]
+    fn a_file_of_now_stays_though_the_earlier_list_calls_it_otherwise() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        fs::create_dir(root.join("lib")).expect("a folder");
+        std::os::unix::fs::symlink("lib", root.join("lib64")).expect("a link");
+        install(root, &["lib64/pkgconfig/limic.pc", "lib64/over.a"]);
+        install(root, &["lib//pkgconfig/limic.pc"]);
+        install(root, &["lib/pkgconfig/limic.pc"]);
+        assert!(root.join("lib/pkgconfig/limic.pc").exists());
+        assert!(!root.join("lib/over.a").exists());
+        remove(root).expect("it is there");
+        let left = fs::read_dir(root.join("lib")).expect("the folder");
+        assert_eq!(left.count(), 0);
     }
 
     #[test]
