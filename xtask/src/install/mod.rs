@@ -96,7 +96,7 @@ pub(crate) fn run(install: &Install) -> Result<(), Failure> {
         .arg(&manual)
         .run()?;
 
-    let mut tree = Tree::at(&staged)?;
+    let mut tree = Tree::listed_at(&staged)?;
     tree.file(&built.join(COMMAND.1), COMMAND.2, 0o755)?;
     tree.folder(&manual, 0o644)?;
     for library in &LIBRARIES {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -17,6 +17,9 @@ pub(super) const LIST: &str = "share/limic/installed";
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: PathBuf,
+    /// The list, if there is to be one: each place is in it before anything is there, so that what
+    /// was interrupted can be taken away.
+    list: Option<File>,
     /// What the installation has so far, relative to the root.
     places: BTreeSet<String>,
     /// What an earlier installation put there.
@@ -24,13 +27,28 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
+    /// One without a list.
     pub(crate) fn at(root: &Path) -> Result<Self, Failure> {
         folders::make(root)?;
         Ok(Self {
             root: root.to_owned(),
+            list: None,
             places: BTreeSet::new(),
-            earlier: listed(root)?.unwrap_or_default(),
+            earlier: BTreeSet::new(),
         })
+    }
+
+    /// One that can be taken away again, or takes the place of an earlier one.
+    pub(super) fn listed_at(root: &Path) -> Result<Self, Failure> {
+        let mut tree = Self::at(root)?;
+        tree.earlier = listed(root)?.unwrap_or_default();
+        let (path, _) = tree.take(LIST)?;
+        let list = File::options().create(true).append(true).open(&path);
+        tree.list = Some(list.map_err(|why| Failure::file("write", &path, why))?);
+        for place in tree.places.clone() {
+            tree.note(&place)?;
+        }
+        Ok(tree)
     }
 
     /// Copies a file to a place.
@@ -88,7 +106,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes away what the earlier installation had and this one has not, and writes the list.
+    /// Takes away what the earlier installation had and this one has not, and writes the list anew.
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         let is_folder = |place: &&String| place.ends_with('/');
         // Folders that were made then hold files of now.
@@ -102,9 +120,7 @@ impl Tree {
         let now: BTreeSet<PathBuf> = self.places.iter().filter_map(real).collect();
         let over = { self.earlier.difference(&self.places) }
             .filter(|place| real(place).is_none_or(|path| !now.contains(&path)));
-        let over: Vec<String> = over.cloned().collect();
-        clear(&self.root, &over)?;
-        self.take(LIST)?;
+        clear(&self.root, over.cloned().collect())?;
         let lines: String = self
             .places
             .iter()
@@ -113,29 +129,39 @@ impl Tree {
         self.text(&lines, LIST)
     }
 
+    /// Writes a place into the list.
+    fn note(&mut self, place: &str) -> Result<(), Failure> {
+        let list = self.list.as_mut();
+        let noted = list.map_or(Ok(()), |list| {
+            list.write_all(format!("{place}\n").as_bytes())
+        });
+        noted.map_err(|why| Failure::file("write", &self.root.join(LIST), why))
+    }
+
     /// Notes a place and makes the folders above it. Returns its path and that of the file that is
     /// to be renamed to it.
     fn take(&mut self, place: &str) -> Result<(PathBuf, PathBuf), Failure> {
-        let to = self.root.join(place);
-        let above: Vec<&Path> = Path::new(place).ancestors().skip(1).collect();
+        let to = Path::new(place);
+        let above: Vec<&Path> = to.ancestors().skip(1).collect();
         for folder in above
             .into_iter()
             .rev()
             .filter(|above| *above != Path::new(""))
         {
             let path = self.root.join(folder);
-            match fs::create_dir(&path) {
-                Ok(()) => {
-                    self.places.insert(format!("{}/", folder.display()));
-                }
-                Err(_) if path.is_dir() => {}
-                Err(why) => return Err(Failure::file("make", &path, why)),
+            if !path.is_dir() {
+                let place = format!("{}/", folder.display());
+                self.note(&place)?;
+                self.places.insert(place);
+                fs::create_dir(&path).map_err(|why| Failure::file("make", &path, why))?;
             }
         }
-        self.places.insert(place.to_owned());
         let name = to.file_name().unwrap_or(OsStr::new("file"));
         let fresh = to.with_file_name(format!(".{}.new", name.to_string_lossy()));
-        Ok((to, fresh))
+        self.note(&fresh.to_string_lossy())?;
+        self.note(place)?;
+        self.places.insert(place.to_owned());
+        Ok((self.root.join(to), self.root.join(fresh)))
     }
 }
 
@@ -150,8 +176,7 @@ pub(super) fn remove(root: &Path) -> Result<usize, Failure> {
             root.join(LIST).display()
         )));
     };
-    let places: Vec<String> = places.into_iter().collect();
-    clear(root, &places)
+    clear(root, places.into_iter().collect())
 }
 
 /// The list of the installation below `root`, if there is one.
@@ -176,24 +201,27 @@ fn listed(root: &Path) -> Result<Option<BTreeSet<String>>, Failure> {
     Ok(Some(text.lines().map(str::to_owned).collect()))
 }
 
-/// Removes files, then the folders among the places that are empty, innermost first.
-fn clear(root: &Path, places: &[String]) -> Result<usize, Failure> {
-    let (folders, files): (Vec<_>, Vec<_>) = places.iter().partition(|place| place.ends_with('/'));
-    for place in &files {
-        let path = root.join(place);
-        gone_or(fs::remove_file(&path)).map_err(|why| Failure::file("remove", &path, why))?;
-    }
+/// Removes files, then the folders among the places that are empty, innermost first. The list and
+/// its folders go last, so that a removal that was interrupted can be repeated.
+fn clear(root: &Path, mut places: Vec<String>) -> Result<usize, Failure> {
+    let is_folder = |place: &str| place.ends_with('/');
+    let turn = |place: &str| (LIST.starts_with(place), is_folder(place));
     // A folder sorts before what is in it.
-    for place in folders.into_iter().rev() {
+    places.sort_unstable_by(|one, other| turn(one).cmp(&turn(other)).then(other.cmp(one)));
+    for place in &places {
         let path = root.join(place);
-        match gone_or(fs::remove_dir(&path)) {
+        let done = match is_folder(place) {
+            true => fs::remove_dir(&path),
+            false => fs::remove_file(&path),
+        };
+        match gone_or(done) {
             Err(why) if why.kind() != io::ErrorKind::DirectoryNotEmpty => {
                 return Err(Failure::file("remove", &path, why));
             }
             _ => {}
         }
     }
-    Ok(files.len())
+    Ok(places.iter().filter(|place| !is_folder(place)).count())
 }
 
 /// What is gone already is no error.
@@ -208,12 +236,21 @@ fn gone_or(done: io::Result<()>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn install(root: &Path, places: &[&str]) {
-        let mut tree = Tree::at(root).expect("a folder");
+    /// An installation that was interrupted before its end.
+    fn begin(root: &Path, places: &[&str]) -> Tree {
+        let mut tree = Tree::listed_at(root).expect("a folder");
         for place in places {
             tree.text("text", place).expect("a file");
         }
-        tree.finish().expect("the list");
+        tree
+    }
+
+    fn install(root: &Path, places: &[&str]) {
+        begin(root, places).finish().expect("the list");
+    }
+
+    fn is_empty(folder: &Path) -> bool {
+        fs::read_dir(folder).expect("a folder").next().is_none()
     }
 
     #[test]
@@ -225,7 +262,7 @@ mod tests {
         assert!(!root.join("share/old/page").exists());
         assert!(root.join("share/new/page").exists());
         remove(root).expect("it is there");
-        assert_eq!(fs::read_dir(root).expect("the root").count(), 0);
+        assert!(is_empty(root));
     }
 
     #[test]
@@ -240,8 +277,36 @@ mod tests {
         assert!(root.join("lib/pkgconfig/limic.pc").exists());
         assert!(!root.join("lib/over.a").exists());
         remove(root).expect("it is there");
-        let left = fs::read_dir(root.join("lib")).expect("the folder");
-        assert_eq!(left.count(), 0);
+        assert!(is_empty(&root.join("lib")));
+    }
+
+    #[test]
+    fn what_was_interrupted_can_be_taken_away() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        begin(root, &["lib/old.a"]);
+        fs::write(root.join("lib/.old.a.new"), "").expect("a file that was not renamed");
+        remove(root).expect("it is known");
+        assert!(is_empty(root));
+        begin(root, &["lib/old.a"]);
+        install(root, &["lib/new.a"]);
+        assert!(!root.join("lib/old.a").exists());
+        remove(root).expect("it is known");
+        assert!(is_empty(root), "folders of the first try are gone too");
+    }
+
+    #[test]
+    fn a_removal_that_failed_can_be_repeated() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        let page = "share/man/page";
+        install(root, &["bin/limic", page]);
+        fs::remove_file(root.join(page)).expect("it is there");
+        fs::create_dir(root.join(page)).expect("what is no file");
+        remove(root).expect_err("a folder is no file");
+        fs::remove_dir(root.join(page)).expect("it is there");
+        remove(root).expect("the list is there");
+        assert!(is_empty(root));
     }
 
     #[test]
