@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use limic_runner::{Failure, folders};
+use limic_runner::Failure;
 
 /// The list, below the prefix: a file a line, or a folder that was made for them, which ends in a
 /// slash.
@@ -29,7 +29,10 @@ pub(crate) struct Tree {
 impl Tree {
     /// One without a list.
     pub(crate) fn at(root: &Path) -> Result<Self, Failure> {
-        folders::make(root)?;
+        let above: Vec<&Path> = root.ancestors().collect();
+        { above.into_iter().rev() }
+            .filter(|folder| *folder != Path::new(""))
+            .try_for_each(make)?;
         Ok(Self {
             root: root.to_owned(),
             list: None,
@@ -153,7 +156,7 @@ impl Tree {
                 let place = format!("{}/", folder.display());
                 self.note(&place)?;
                 self.places.insert(place);
-                fs::create_dir(&path).map_err(|why| Failure::file("make", &path, why))?;
+                make(&path)?;
             }
         }
         let name = to.file_name().unwrap_or(OsStr::new("file"));
@@ -163,6 +166,19 @@ impl Tree {
         self.places.insert(place.to_owned());
         Ok((self.root.join(to), self.root.join(fresh)))
     }
+}
+
+/// Makes a folder that all users may look into, whatever the umask of the one who installs.
+fn make(folder: &Path) -> Result<(), Failure> {
+    let put = || match fs::create_dir(folder) {
+        Err(_) if folder.is_dir() => Ok(()),
+        made => {
+            made?;
+            let mode = fs::metadata(folder)?.permissions().mode();
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode | 0o755))
+        }
+    };
+    put().map_err(|why| Failure::file("make", folder, why))
 }
 
 /// Takes away what an installation below `root` put there. Folders that hold other files stay.
@@ -234,6 +250,9 @@ fn gone_or(done: io::Result<()>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::Mode;
+    use rustix::process::umask;
+
     use super::*;
 
     /// An installation that was interrupted before its end.
@@ -307,6 +326,19 @@ mod tests {
         fs::remove_dir(root.join(page)).expect("it is there");
         remove(root).expect("the list is there");
         assert!(is_empty(root));
+    }
+
+    #[test]
+    fn all_users_may_look_into_each_folder() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("opt/limic");
+        let before = umask(Mode::RWXG | Mode::RWXO);
+        install(&root, &["share/man/page"]);
+        umask(before);
+        for place in ["..", "", "share", "share/man", "share/limic"] {
+            let made = fs::metadata(root.join(place)).expect("a folder");
+            assert_eq!(made.permissions().mode() & 0o777, 0o755, "{place}");
+        }
     }
 
     #[test]
