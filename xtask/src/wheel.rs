@@ -20,7 +20,7 @@ const NAME: &str = concat!("limic_ofi-", env!("CARGO_PKG_VERSION"));
 
 /// Makes the wheel.
 pub(crate) fn run(debug: bool) -> Result<(), Failure> {
-    setup::run()?;
+    setup::build()?;
     let built = install::build(&[], debug)?;
     let folder = target().join(if debug { "wheel-debug" } else { "wheel" });
     folders::make_anew(&folder)?;

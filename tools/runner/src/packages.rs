@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 use crate::{Failure, Job, console};
 
 /// Something that a step needs: how it is recognised, and where it comes from.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Need {
     /// The package of Debian and Ubuntu, or the component of the toolchain.
     pub package: &'static str,

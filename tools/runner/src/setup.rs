@@ -1,23 +1,20 @@
-//! The packages that every build of limic needs.
+//! The packages that builds and checks of limic need.
 
 use std::path::PathBuf;
 
 use crate::packages::{self, Need, missing, program, runs};
 use crate::{Failure, Job, console};
 
-const PACKAGES: [Need; 5] = [
+/// What a build needs.
+const BUILD: [Need; 4] = [
     Need {
         package: "gcc",
         present: || runs("cc"),
     },
-    // Tests compile the C header as C++ too.
+    // cmake starts it.
     Need {
-        package: "g++",
-        present: || runs("c++"),
-    },
-    Need {
-        package: "pkg-config",
-        present: || runs("pkg-config"),
+        package: "make",
+        present: || runs("make"),
     },
     // These two make the bindings to libibverbs. The library itself is loaded at run time, if it is
     // there.
@@ -31,9 +28,21 @@ const PACKAGES: [Need; 5] = [
     },
 ];
 
+/// What tests need beside it: they compile the C header as C++ too.
+const TESTS: [Need; 2] = [
+    Need {
+        package: "g++",
+        present: || runs("c++"),
+    },
+    Need {
+        package: "pkg-config",
+        present: || runs("pkg-config"),
+    },
+];
+
 /// Their names on other systems than Debian and Ubuntu.
-const ELSEWHERE: &str = "a C and a C++ compiler, cmake, libclang and pkg-config (or pkgconf) \
-    (Fedora: gcc gcc-c++ cmake clang-libs pkgconf)";
+const ELSEWHERE: &str = "a C compiler, make, cmake and libclang, for tests also a C++ compiler and \
+    pkg-config (or pkgconf) (Fedora: gcc make cmake clang-libs gcc-c++ pkgconf)";
 
 const COMPONENTS: [Need; 2] = [
     Need {
@@ -46,13 +55,22 @@ const COMPONENTS: [Need; 2] = [
     },
 ];
 
-/// Installs what is missing for a build, and the components of the toolchain that checks use. Quick
-/// if all is there.
+/// Installs what is missing for a build. Quick if all is there.
 ///
 /// # Errors
 /// If something cannot be installed; the text says how to install it by hand.
+pub fn build() -> Result<(), Failure> {
+    packages::install_or("setup", &BUILD, ELSEWHERE)
+}
+
+/// Installs what is missing for builds and tests, and the components of the toolchain that checks
+/// use. Quick if all is there.
+///
+/// # Errors
+/// As [`build`].
 pub fn run() -> Result<(), Failure> {
-    packages::install_or("setup", &PACKAGES, ELSEWHERE)?;
+    let all = [&BUILD[..], &TESTS].concat();
+    packages::install_or("setup", &all, ELSEWHERE)?;
     let components = missing(&COMPONENTS);
     if components.is_empty() {
         return Ok(());

@@ -80,7 +80,7 @@ const OF_THE_SYSTEM: [&str; 2] = ["/usr", "/usr/local"];
 pub(crate) fn run(install: &Install) -> Result<(), Failure> {
     let place = &install.place;
     let staged = place.staged()?;
-    setup::run()?;
+    setup::build()?;
     let packages = LIBRARIES.map(|library| library.package);
     let built = build(&packages, install.debug)?;
     let work = target().join("install");
