@@ -85,6 +85,24 @@ fn each_mpi_has_its_variables() {
 }
 
 #[test]
+fn open_mpi_gets_limic_where_the_environment_leaves_it_out() {
+    let prefix = installed();
+    let limic = prefix.path().join("bin/limic");
+    let said = |filter: &str| {
+        let script = format!(r#"FI_PROVIDER='{filter}' "$1" env --mpi openmpi"#);
+        out(&shell(&script, &limic))
+    };
+    for filter in ["tcp", "tcp,shm", "^shm,limic"] {
+        let lines = said(filter);
+        assert!(lines.contains("export FI_PROVIDER='limic'\n"), "{lines}");
+    }
+    for filter in ["", "limic", "tcp,limic", "^tcp"] {
+        let lines = said(filter);
+        assert!(!lines.contains("FI_PROVIDER="), "{filter}: {lines}");
+    }
+}
+
+#[test]
 fn the_heap_is_preloaded_once_and_only_where_it_can_be() {
     let twice = r#"for i in 1 2; do LD_PRELOAD=$(eval "$("$1" env --mpi mpich --heap)"; echo "$LD_PRELOAD"); done; echo "$LD_PRELOAD""#;
     let refused = shell(twice, &installed_below("a space").path().join("bin/limic"));

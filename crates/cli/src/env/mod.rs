@@ -87,6 +87,10 @@ fn variables(args: &Args) -> Result<Vec<(&'static str, String)>, String> {
     let mut all = vec![("FI_PROVIDER_PATH", folders)];
     let fixed = args.mpi.variables().iter();
     all.extend(fixed.map(|(name, value)| (*name, (*value).to_owned())));
+    // Open MPI takes limic by a variable of its own, but cannot where libfabric leaves it out.
+    if matches!(args.mpi, Mpi::Openmpi) && leaves_limic_out(&set("FI_PROVIDER")) {
+        all.push(("FI_PROVIDER", "limic".to_owned()));
+    }
     if args.heap {
         let library = folders::installed("liblimic-heap.so")?;
         let library = library.display().to_string();
@@ -103,4 +107,13 @@ fn variables(args: &Args) -> Result<Vec<(&'static str, String)>, String> {
         all.push(("LD_PRELOAD", preloaded.join(" ")));
     }
     Ok(all)
+}
+
+/// Whether libfabric leaves limic out: `FI_PROVIDER` lists the providers that it takes, or, after
+/// `^`, those that it does not take.
+fn leaves_limic_out(filter: &str) -> bool {
+    let others = filter.strip_prefix('^');
+    let mut names = others.unwrap_or(filter).split(',');
+    let is_named = names.any(|name| name.eq_ignore_ascii_case("limic"));
+    !filter.is_empty() && is_named == others.is_some()
 }
