@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::deadline::Deadline;
-use crate::folders::root;
+use crate::folders::{root, target};
 use crate::stream::Stream;
 use crate::{Failure, Summary, console, interrupt};
 
@@ -44,10 +44,13 @@ impl Job {
         }
     }
 
-    /// The cargo that runs this program, of the toolchain that the user picked.
+    /// The cargo that runs this program, of the toolchain that the user picked. It builds into
+    /// [`target`], where the results are looked for, whatever its configuration says.
     pub fn cargo(words: &[&str], minutes: u64) -> Self {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        Self::new(cargo, minutes).args(words)
+        let mut job = Self::new(cargo, minutes).args(words);
+        job.command.env("CARGO_TARGET_DIR", target());
+        job
     }
 
     /// A program of this workspace, built first if it has to be.
@@ -273,6 +276,14 @@ mod tests {
         let job = Job::new("/usr/bin/cc", 1).args(["-c", "a.c"]);
         let job = job.arg(Path::new("b.c")).env("LANG", "C");
         assert_eq!(job.shown(), "LANG='C' cc -c a.c b.c");
+    }
+
+    #[test]
+    fn cargo_builds_into_the_folder_where_results_are_looked_for() {
+        let job = Job::cargo(&["build"], 1);
+        let mut set = job.command.get_envs();
+        let folder = set.find_map(|(name, value)| (name == "CARGO_TARGET_DIR").then_some(value?));
+        assert_eq!(folder, Some(target().as_os_str()));
     }
 
     #[test]
