@@ -65,6 +65,22 @@ fn each_function_of_the_header_has_a_man_page() {
     assert!(output.status.success() && said.is_empty(), "{said}");
 }
 
+#[test]
+fn pkg_config_serves_a_prefix_with_a_space() {
+    let stage = stage();
+    let mut ask = Command::new("pkg-config");
+    ask.env("PKG_CONFIG_PATH", stage.prefix.join("lib/pkgconfig"));
+    ask.args(["--define-variable=prefix=/a b", "--cflags", "--libs"]);
+    let flags = succeed(ask.args(["limic", "limic2"]));
+    for flag in [
+        r"-I/a\ b/include ",
+        r"-I/a\ b/include/limic2 ",
+        r"-L/a\ b/lib ",
+    ] {
+        assert!(flags.contains(flag), "{flag}: {flags}");
+    }
+}
+
 /// A project of CMake's finds both libraries in an installation that was moved.
 #[test]
 fn cmake_finds_the_libraries() {
