@@ -33,14 +33,16 @@ impl Suite {
         let folder = target().join("mpi/mpi4py");
         let python = folder.join("bin/python");
         let source = folder.join("source");
-        fetch(&folder, &python, &source).map_err(|why| why.to_string())?;
         let entries = || {
             let all = std::fs::read_dir(&source).into_iter().flatten().flatten();
             all.map(|entry| entry.path())
         };
-        let archive = entries()
-            .find(|path| path.extension().is_some_and(|end| end == "gz"))
-            .ok_or("its source has no archive")?;
+        let archive = || entries().find(|path| path.extension().is_some_and(|end| end == "gz"));
+        // It is fetched last.
+        if archive().is_none() {
+            fetch(&folder, &python, &source).map_err(|why| why.to_string())?;
+        }
+        let archive = archive().ok_or("its source has no archive")?;
         Job::new("tar", 1)
             .arg("-C")
             .arg(&source)
@@ -93,18 +95,13 @@ impl Suite {
 }
 
 fn fetch(folder: &Path, python: &Path, source: &Path) -> Result<(), Failure> {
-    if !python.is_file() {
-        let make = Job::new("python3", 2).args(["-m", "venv"]);
-        make.arg(folder).run_aside()?;
-    }
-    if !source.is_dir() {
-        let pip = || Job::new(python, 10).args(["-m", "pip", "-q"]);
-        pip().args(["install", "mpi4py", "numpy"]).run_aside()?;
-        pip()
-            .args(["download", "--no-deps", "--no-binary", "mpi4py", "mpi4py"])
-            .arg("-d")
-            .arg(source)
-            .run_aside()?;
-    }
-    Ok(())
+    let make = Job::new("python3", 2).args(["-m", "venv"]);
+    make.arg(folder).run_aside()?;
+    let pip = || Job::new(python, 10).args(["-m", "pip", "-q"]);
+    pip().args(["install", "mpi4py", "numpy"]).run_aside()?;
+    pip()
+        .args(["download", "--no-deps", "--no-binary", "mpi4py", "mpi4py"])
+        .arg("-d")
+        .arg(source)
+        .run_aside()
 }
