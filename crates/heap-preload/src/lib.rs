@@ -57,6 +57,10 @@ fn from_environment() -> usize {
     }
     // SAFETY: what the C library gives ends with a zero.
     let value = unsafe { CStr::from_ptr(value) }.to_bytes();
+    // As with all settings, empty counts as not set.
+    if value.is_empty() {
+        return USUAL;
+    }
     match bytes_of(value) {
         Some(0) => usize::MAX,
         Some(bytes) if bytes >= LEAST => bytes,

@@ -108,7 +108,7 @@ fn all_of_mallocs_family_keeps_its_contracts() {
     }
     let there = "long blocks lie in memory of limic\n";
     let nowhere = "no block lies in memory of limic\n";
-    for (from, says) in [("16K", there), ("4K", there), ("0", nowhere)] {
+    for (from, says) in [("16K", there), ("4K", there), ("", there), ("0", nowhere)] {
         assert_eq!(run(&program, from), only(says), "{from}");
     }
     // Shorter blocks than of 4K hold what the C library itself writes during a fork.
