@@ -9,8 +9,8 @@
 //! - [`Cma`] is the engine over `process_vm_readv(2)` and `process_vm_writev(2)` ("cross-memory
 //!   attach"). [`Cma::probe`] tries it on a peer and, when that is refused, says exactly why and
 //!   what to do ([`Refused`]). [`explain`] says the same of this machine without a peer.
-//! - `Kmod` (feature `kmod`) is the engine over the kernel module's `/dev/limic`: the owner exposes
-//!   a buffer to one peer, by a handle, and no permission to trace is needed.
+//! - [`Kmod`] is the engine over the kernel module's `/dev/limic`: the owner exposes a buffer to
+//!   one peer, by a handle, and no permission to trace is needed.
 //! - A failed copy is not the end of a message: [`CopyError`] says how much got through, and
 //!   another path moves the rest.
 //! - [`SplitCopy`] lets sender and receiver copy one message together: the receiver reads blocks
