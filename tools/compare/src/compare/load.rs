@@ -1,14 +1,14 @@
-//! The load of other programs on the machine during a measurement.
+//! The load of other programs on the measured CPUs.
 
 use std::fs::read_to_string;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// Share of the CPUs' time beyond which other programs, or other guests, make figures doubtful.
+/// Share of the measured CPUs' time beyond which other programs, or other guests, make figures doubtful.
 const DOUBTFUL: f64 = 0.05;
 
-/// The load average over the last minute, and the number of CPUs.
+/// The load average over the last minute, and the number of CPUs, of the whole machine.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Average {
     pub(super) load: f64,
@@ -20,9 +20,9 @@ pub(super) struct Average {
 pub(super) struct Load {
     pub(super) before: Average,
     pub(super) after: Average,
-    /// Share of the CPUs' time that other programs took.
+    /// Share of the measured CPUs' time that other programs took.
     pub(super) others: f64,
-    /// Share of the CPUs' time that the hypervisor gave to other guests.
+    /// Share of the measured CPUs' time that the hypervisor gave to other guests.
     pub(super) stolen: f64,
     pub(super) seconds: f64,
 }
@@ -60,7 +60,7 @@ impl Load {
         ] {
             if share > DOUBTFUL {
                 warnings.push(format!(
-                    "{who} took {:.0} % of the CPUs' time",
+                    "{who} took {:.0} % of the measured CPUs' time",
                     share * 100.0
                 ));
             }
@@ -74,10 +74,10 @@ const LOOK: Duration = Duration::from_millis(700);
 const LOOKS: u32 = 6;
 
 /// Why nothing that is measured now would mean anything, if so.
-pub(super) fn busy() -> Option<String> {
+pub(super) fn busy(cpus: &[usize]) -> Option<String> {
     let mut said = Vec::new();
     for _ in 0..LOOKS {
-        let watch = Watch::start();
+        let watch = Watch::start(cpus);
         // Of the CPUs' use there is no event, only an account over some time.
         std::thread::sleep(LOOK);
         said = watch.finish().warnings();
@@ -88,24 +88,27 @@ pub(super) fn busy() -> Option<String> {
     Some(said.join("; "))
 }
 
-/// Watches from before the first round until after the last one.
-pub(super) struct Watch {
+/// Watches the measured CPUs from before the first round until after the last one. What other CPUs
+/// do would hide what happens on these.
+pub(super) struct Watch<'a> {
+    cpus: &'a [usize],
     before: Average,
     begin: Instant,
     ticks: Ticks,
 }
 
-impl Watch {
-    pub(super) fn start() -> Self {
+impl<'a> Watch<'a> {
+    pub(super) fn start(cpus: &'a [usize]) -> Self {
         Self {
+            cpus,
             before: Average::now(),
             begin: Instant::now(),
-            ticks: Ticks::now(),
+            ticks: Ticks::now(cpus),
         }
     }
 
     pub(super) fn finish(&self) -> Load {
-        let (after, ticks) = (Average::now(), Ticks::now());
+        let (after, ticks) = (Average::now(), Ticks::now(self.cpus));
         let share = |of: fn(&Ticks) -> u64| {
             let all = ticks.all.saturating_sub(self.ticks.all).max(1);
             of(&ticks).saturating_sub(of(&self.ticks)) as f64 / all as f64
@@ -127,28 +130,32 @@ struct Ticks {
     all: u64,
     busy: u64,
     stolen: u64,
-    /// Those of this process and its descendants that have ended.
+    /// Those of this process and its descendants that have ended. What they measure runs on these
+    /// CPUs.
     own: u64,
 }
 
 impl Ticks {
-    fn now() -> Self {
+    fn now(cpus: &[usize]) -> Self {
         let read = |path| read_to_string(path).unwrap_or_default();
-        Self::parse(&read("/proc/stat"), &read("/proc/self/stat"))
+        Self::parse(&read("/proc/stat"), &read("/proc/self/stat"), cpus)
     }
 
-    /// `cpu user nice system idle iowait irq softirq steal ...` and `pid (name) state ...`, whose
+    /// `cpu0 user nice system idle iowait irq softirq steal ...` and `pid (name) state ...`, whose
     /// fields 14 to 17 are user and system time of the process and of its children.
-    fn parse(stat: &str, own: &str) -> Self {
-        let first = stat.lines().next().unwrap_or_default();
-        let numbers = first.split_whitespace().skip(1);
-        let numbers: Vec<u64> = numbers.filter_map(|word| word.parse().ok()).collect();
-        let sum = |columns: &[usize]| {
-            columns
-                .iter()
-                .filter_map(|at| numbers.get(*at))
-                .sum::<u64>()
-        };
+    fn parse(stat: &str, own: &str, cpus: &[usize]) -> Self {
+        let mut sums = [0; 8];
+        for line in stat.lines() {
+            let mut words = line.split_whitespace();
+            let name = words.next().and_then(|word| word.strip_prefix("cpu"));
+            let cpu = name.and_then(|number| number.parse().ok());
+            if cpu.is_some_and(|cpu| cpus.contains(&cpu)) {
+                for (sum, word) in sums.iter_mut().zip(words) {
+                    *sum += word.parse::<u64>().unwrap_or(0);
+                }
+            }
+        }
+        let sum = |columns: &[usize]| columns.iter().map(|at| sums[*at]).sum::<u64>();
         let behind_name = own.rsplit_once(')').map_or("", |(_, rest)| rest);
         let times = behind_name.split_whitespace().skip(11).take(4);
         Self {
@@ -165,17 +172,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_accounts_are_read() {
-        let stat = "cpu  10 20 30 400 50 6 7 80 0 0\ncpu0 1 2\n";
+    fn the_kernels_accounts_of_the_measured_cpus_are_read() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 10 20 30 400 50 6 7 80 0 0\n\
+                    cpu1 1 1 1 1 1 1 1 1 0 0\ncpu10 0 0 0 5 0 0 0 0 0 0\nintr 7 8\n";
         let own = "77 (a (b) c) S 1 2 3 4 5 6 7 8 9 10 100 20 3 4 20 0\n";
         let expected = Ticks {
-            all: 603,
+            all: 608,
             busy: 73,
             stolen: 80,
             own: 127,
         };
-        assert_eq!(Ticks::parse(stat, own), expected);
-        assert_eq!(Ticks::parse("", ""), Ticks::default());
+        assert_eq!(Ticks::parse(stat, own, &[0, 10]), expected);
+        assert_eq!(Ticks::parse("", "", &[0]), Ticks::default());
     }
 
     #[test]

@@ -238,7 +238,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         cpus::names(&cpus),
         plan.limit.as_secs()
     ));
-    if let Some(why) = load::busy() {
+    if let Some(why) = load::busy(&cpus) {
         if !args.busy {
             return Err(Failure::Missing(format!(
                 "the machine is busy, so that nothing measured now would mean anything: {why}; \
@@ -247,7 +247,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         }
         console::detail(&format_args!("warning: the machine is busy: {why}"));
     }
-    let watch = Watch::start();
+    let watch = Watch::start(&cpus);
     let schedule = Schedule {
         plan: &plan,
         patterns: &patterns,

@@ -146,7 +146,7 @@ impl Run {
         });
         format!(
             "Load {:.2} before and {:.2} after, {} CPUs; meanwhile other programs took {:.1} % of \
-             them, other guests {:.1} %.{line_latency}",
+             the measured CPUs, other guests {:.1} %.{line_latency}",
             load.before.load,
             load.after.load,
             load.before.cpus,
