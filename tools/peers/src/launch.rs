@@ -10,8 +10,8 @@ use rustix::process::geteuid;
 
 use crate::{Kind, Machines, Mpi};
 
-/// The program that measures an MPI.
-const PATTERNS: &str = "benches/mpi/patterns.c";
+/// The program that measures an MPI, in the repository.
+pub const PATTERNS: &str = "benches/mpi/patterns.c";
 
 /// Far more time than two ranks need to meet.
 const START: Duration = Duration::from_secs(60);

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use limic_runner::{Failure, Summary, console};
 
-pub use launch::{Placement, without_foreign_settings};
+pub use launch::{PATTERNS, Placement, without_foreign_settings};
 pub use machines::Machines;
 pub use provider::build_provider;
 pub use python::Environment;

@@ -35,7 +35,7 @@ mod tcp;
 
 use std::path::{Path, PathBuf};
 
-use limic_peers::{Kind, Mpi, Tool, build_provider};
+use limic_peers::{Kind, Mpi, PATTERNS, Tool, build_provider};
 use limic_runner::folders::{self, root, target};
 use limic_runner::{Failure, Job, console, setup};
 
@@ -181,8 +181,17 @@ struct Field {
     /// With `--mpi`.
     duels: Vec<Duel>,
     missing: Vec<String>,
-    /// The program that was built here. Earlier results are worthless if it changes.
+    /// The program that was built here.
     built: PathBuf,
+}
+
+impl Field {
+    /// Earlier results are worthless if one of these changes.
+    fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let sources = [PATTERNS, tcp::SOCKETS].map(|source| root().join(source));
+        let settings = std::env::var_os("LIMIC_CONFIG").map(PathBuf::from);
+        sources.into_iter().chain([self.built.clone()]).chain(settings)
+    }
 }
 
 pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
@@ -225,7 +234,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     let field = field(comparison, &wanted, &cpus)?;
     let names: Vec<&'static str> = field.subjects.iter().map(Subject::name).collect();
     let titles = field.subjects.iter().map(|one| one.title().to_owned());
-    let stamp = Stamp::new(&plan, &cpus, titles.collect(), &field.built);
+    let stamp = Stamp::new(&plan, &cpus, titles.collect(), told(&cpus), field.files());
     let mut state = if args.resume {
         State::resume(&stamp, &names)?
     } else {
@@ -292,6 +301,13 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// What limic is told, by variables and by its profile.
+fn told(cpus: &[usize]) -> Vec<String> {
+    let machine = machine_state::machine(&limic(), cpus);
+    let profile = machine.and_then(|machine| machine["profile"].as_str().map(str::to_owned));
+    run::settings().into_iter().chain(profile).collect()
 }
 
 /// The patterns to measure, in the usual order.

@@ -43,6 +43,14 @@ pub(super) struct Run {
     pub(super) settings: Vec<String>,
 }
 
+/// Variables that steer limic, in order.
+pub(super) fn settings() -> Vec<String> {
+    let all = std::env::vars().filter(|(name, _)| name.starts_with("LIMIC_"));
+    let mut lines: Vec<String> = all.map(|(name, value)| format!("{name}={value}")).collect();
+    lines.sort();
+    lines
+}
+
 impl Run {
     pub(super) fn new(
         plan: &Plan,
@@ -52,9 +60,6 @@ impl Run {
         load: Load,
         short: &[String],
     ) -> Self {
-        let settings = std::env::vars()
-            .filter(|(name, _)| name.starts_with("LIMIC_"))
-            .map(|(name, value)| format!("{name}={value}"));
         let mut warnings = load.warnings();
         warnings.extend(machine_state::warnings(&state.passes));
         if !short.is_empty() {
@@ -85,7 +90,7 @@ impl Run {
             missing: Vec::new(),
             passes: state.passes.clone(),
             failures: state.samples.failures(),
-            settings: settings.collect(),
+            settings: settings(),
         }
     }
 

@@ -22,15 +22,26 @@ pub(super) struct Stamp {
     cpus: Vec<usize>,
     /// Titles, in the order of the subjects.
     subjects: Vec<String>,
-    /// The program that was built: path, length and time.
-    built: (PathBuf, u64, Duration),
+    /// What limic is told by variables and by its profile, with the time of that.
+    settings: Vec<String>,
+    /// Programs and sources: path, length and time.
+    files: Vec<(PathBuf, u64, Duration)>,
 }
 
 impl Stamp {
-    pub(super) fn new(plan: &Plan, cpus: &[usize], subjects: Vec<String>, built: &Path) -> Self {
-        let file = std::fs::metadata(built).ok();
-        let length = file.as_ref().map_or(0, std::fs::Metadata::len);
-        let time = file.and_then(|file| file.modified().ok()?.duration_since(UNIX_EPOCH).ok());
+    pub(super) fn new(
+        plan: &Plan,
+        cpus: &[usize],
+        subjects: Vec<String>,
+        settings: Vec<String>,
+        files: impl IntoIterator<Item = PathBuf>,
+    ) -> Self {
+        let stamped = |path: PathBuf| {
+            let file = std::fs::metadata(&path).ok();
+            let length = file.as_ref().map_or(0, std::fs::Metadata::len);
+            let time = file.and_then(|file| file.modified().ok()?.duration_since(UNIX_EPOCH).ok());
+            (path, length, time.unwrap_or_default())
+        };
         Self {
             comparison: plan.comparison,
             quick: plan.quick,
@@ -38,7 +49,8 @@ impl Stamp {
             seconds: plan.seconds,
             cpus: cpus.to_vec(),
             subjects,
-            built: (built.to_owned(), length, time.unwrap_or_default()),
+            settings,
+            files: files.into_iter().map(stamped).collect(),
         }
     }
 
@@ -82,8 +94,8 @@ impl State {
         let file: File = serde_json::from_str(&text).map_err(|why| missing(why.to_string()))?;
         if file.stamp != *stamp {
             return Err(missing(
-                "that run had other rounds, CPUs or peers, or limic was built anew since; run \
-                 without --resume to begin again"
+                "that run had other rounds, CPUs, peers or settings, or limic or a benchmark has \
+                 changed since; run without --resume to begin again"
                     .to_owned(),
             ));
         }
@@ -199,13 +211,18 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_was_built_anew_has_another_stamp() {
+    fn what_is_built_anew_or_told_otherwise_has_another_stamp() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let plan = Plan::new(Comparison::Mpi, 2, true, None, None);
-        let stamp = || Stamp::new(&plan, &[0, 1], vec!["a".to_owned()], file.path());
-        let before = stamp();
-        assert_eq!(before, stamp());
+        let stamp = |setting: &str| {
+            let (subjects, settings) = (vec!["a".to_owned()], vec![setting.to_owned()]);
+            let files = ["/".into(), file.path().to_owned()];
+            Stamp::new(&plan, &[0, 1], subjects, settings, files)
+        };
+        let before = stamp("LIMIC_SPIN=0");
+        assert_eq!(before, stamp("LIMIC_SPIN=0"));
+        assert_ne!(before, stamp("LIMIC_SPIN=1"));
         std::fs::write(file.path(), "more").expect("writable");
-        assert_ne!(before, stamp());
+        assert_ne!(before, stamp("LIMIC_SPIN=0"));
     }
 }

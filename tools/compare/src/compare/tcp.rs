@@ -15,7 +15,7 @@ use super::subject::{self, Subject};
 use super::{Field, Wanted, reading};
 
 /// The loop over bare sockets.
-const SOCKETS: &str = "benches/tcp/sockets.c";
+pub(super) const SOCKETS: &str = "benches/tcp/sockets.c";
 
 /// Makes the two machines, and sets up everything that is compared between them.
 pub(super) fn field(wanted: &[Wanted], cpus: &[usize]) -> Result<Field, Failure> {
