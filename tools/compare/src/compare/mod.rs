@@ -93,7 +93,8 @@ pub struct Compare {
     #[arg(long)]
     busy: bool,
 
-    /// Go on with the last run of this kind, which had no time for all its rounds
+    /// Go on with the last run of this kind, patterns and peers, which had no time for all its
+    /// rounds
     #[arg(long)]
     resume: bool,
 
@@ -115,6 +116,17 @@ impl Compare {
         let all = self.patterns.is_empty() && self.peers.is_empty() && self.cpus.is_none();
         all && !self.quick && self.rounds.is_none_or(|rounds| rounds >= Plan::ROUNDS)
     }
+
+    /// The patterns and peers that are asked for.
+    fn part(&self) -> Vec<String> {
+        names(&self.patterns).chain(names(&self.peers)).collect()
+    }
+}
+
+/// Values of an option, as they are typed.
+fn names<T: clap::ValueEnum>(values: &[T]) -> impl Iterator<Item = String> {
+    let values = values.iter().filter_map(T::to_possible_value);
+    values.map(|value| value.get_name().to_owned())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -234,7 +246,14 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     let field = field(comparison, &wanted, &cpus)?;
     let names: Vec<&'static str> = field.subjects.iter().map(Subject::name).collect();
     let titles = field.subjects.iter().map(|one| one.title().to_owned());
-    let stamp = Stamp::new(&plan, &cpus, titles.collect(), told(&cpus), field.files());
+    let stamp = Stamp::new(
+        &plan,
+        args.part(),
+        &cpus,
+        titles.collect(),
+        told(&cpus),
+        field.files(),
+    );
     let mut state = if args.resume {
         State::resume(&stamp, &names)?
     } else {

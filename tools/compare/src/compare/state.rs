@@ -19,6 +19,8 @@ pub(super) struct Stamp {
     quick: bool,
     rounds: u32,
     seconds: f64,
+    /// The patterns and peers that were asked for, if not all.
+    part: Vec<String>,
     cpus: Vec<usize>,
     /// Titles, in the order of the subjects.
     subjects: Vec<String>,
@@ -31,6 +33,7 @@ pub(super) struct Stamp {
 impl Stamp {
     pub(super) fn new(
         plan: &Plan,
+        part: Vec<String>,
         cpus: &[usize],
         subjects: Vec<String>,
         settings: Vec<String>,
@@ -47,6 +50,7 @@ impl Stamp {
             quick: plan.quick,
             rounds: plan.rounds,
             seconds: plan.seconds,
+            part,
             cpus: cpus.to_vec(),
             subjects,
             settings,
@@ -54,10 +58,12 @@ impl Stamp {
         }
     }
 
+    /// A short run of a part leaves the file of a long one alone.
     fn file(&self) -> PathBuf {
         let extent = if self.quick { "quick" } else { "full" };
-        let name = format!("unfinished-{}-{extent}.json", self.comparison.name());
-        target().join("compare").join(name)
+        let mut words = vec!["unfinished", self.comparison.name(), extent];
+        words.extend(self.part.iter().map(String::as_str));
+        target().join("compare").join(words.join("-") + ".json")
     }
 }
 
@@ -211,13 +217,23 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_kept_in_a_file_of_its_own() {
+        let plan = Plan::new(Comparison::Peers, 2, false, None, None);
+        let stamp = |part| Stamp::new(&plan, part, &[0, 1], Vec::new(), Vec::new(), []);
+        let (all, part) = (stamp(Vec::new()), stamp(vec!["rate".to_owned()]));
+        assert_ne!(all, part);
+        assert!(all.file().ends_with("unfinished-peers-full.json"));
+        assert!(part.file().ends_with("unfinished-peers-full-rate.json"));
+    }
+
+    #[test]
     fn what_is_built_anew_or_told_otherwise_has_another_stamp() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let plan = Plan::new(Comparison::Mpi, 2, true, None, None);
         let stamp = |setting: &str| {
             let (subjects, settings) = (vec!["a".to_owned()], vec![setting.to_owned()]);
             let files = ["/".into(), file.path().to_owned()];
-            Stamp::new(&plan, &[0, 1], subjects, settings, files)
+            Stamp::new(&plan, Vec::new(), &[0, 1], subjects, settings, files)
         };
         let before = stamp("LIMIC_SPIN=0");
         assert_eq!(before, stamp("LIMIC_SPIN=0"));
