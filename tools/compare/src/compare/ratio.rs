@@ -10,7 +10,7 @@ use super::targets::{Against, Target};
 /// The result of one subject over that of another one. Of times less is better, of rates more.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Ratio {
-    /// The name of the other one, the best of the peers in question.
+    /// The name of the other one: of the peers in question, the one that this looks worst beside.
     pub(super) peer: &'static str,
     /// Rounds in which both finished.
     pub(super) rounds: usize,
@@ -132,11 +132,42 @@ pub(super) struct Point<'a> {
 }
 
 impl Point<'_> {
-    /// The ratio to the best peer of `against`.
+    /// The ratio to the peer of `against` that the subject looks worst beside.
     pub(super) fn ratio(&self, against: Against) -> Option<Ratio> {
+        let ratios = self.ratios(against).into_iter();
+        ratios.max_by(|a, b| self.behind(a).total_cmp(&self.behind(b)))
+    }
+
+    /// The ratio to each peer of `against`. A peer that finished far fewer rounds than others has
+    /// none: few rounds may all have been lucky ones.
+    fn ratios(&self, against: Against) -> Vec<Ratio> {
+        let mut ratios: Vec<Ratio> = self
+            .against(against)
+            .filter_map(|peer| self.ratio_to(peer))
+            .collect();
+        let most = ratios.iter().map(|ratio| ratio.rounds).max().unwrap_or(0);
+        ratios.retain(|ratio| 2 * ratio.rounds > most);
+        ratios
+    }
+
+    fn against(&self, against: Against) -> impl Iterator<Item = &'static str> {
+        let peers = self.peers.iter().copied();
+        peers.filter(move |name| against.includes(name))
+    }
+
+    /// By how many times the subject is slower, in the median.
+    fn behind(&self, ratio: &Ratio) -> f64 {
+        if self.pattern.is_time() {
+            ratio.median
+        } else {
+            1.0 / ratio.median
+        }
+    }
+
+    fn ratio_to(&self, peer: &'static str) -> Option<Ratio> {
         let (samples, pattern, bytes) = (self.samples, self.pattern, self.bytes);
         let mine = samples.spread(pattern, bytes, self.mine)?;
-        let (peer, theirs) = self.best(against)?;
+        let theirs = samples.spread(pattern, bytes, peer)?;
         // Rates are the inverse of times.
         let over = |mine: f64, theirs: f64| {
             if pattern.is_time() {
@@ -162,18 +193,10 @@ impl Point<'_> {
         })
     }
 
-    /// The best peer of `against`.
-    fn best(&self, against: Against) -> Option<(&'static str, Spread)> {
-        let considered = self.peers.iter().filter(|name| against.includes(name));
-        considered
-            .filter_map(|name| Some((*name, self.samples.spread(self.pattern, self.bytes, name)?)))
-            .min_by(|(_, a), (_, b)| a.median.total_cmp(&b.median))
-    }
-
-    /// Whether the subject has any result here.
-    fn did(&self) -> bool {
-        let mine = self.samples.of(self.pattern, self.bytes, self.mine);
-        mine.iter().any(Option::is_some)
+    /// Whether a subject has any result here.
+    fn did(&self, name: &str) -> bool {
+        let rounds = self.samples.of(self.pattern, self.bytes, name);
+        rounds.iter().any(Option::is_some)
     }
 
     pub(super) fn judge(&self, targets: Vec<Target>) -> Vec<Judged> {
@@ -181,7 +204,10 @@ impl Point<'_> {
             let ratio = self.ratio(target.against);
             let reached = match &ratio {
                 Some(ratio) => Some(target.reached(ratio.median)),
-                None => (!self.did() && self.best(target.against).is_some()).then_some(false),
+                None => {
+                    let peer_did = self.against(target.against).any(|peer| self.did(peer));
+                    (!self.did(self.mine) && peer_did).then_some(false)
+                }
             };
             Judged {
                 target,
@@ -192,17 +218,11 @@ impl Point<'_> {
         judged.collect()
     }
 
-    /// The subject's place among all by the medians, 1 for the best.
+    /// The subject's place among all by its ratios to them, 1 for the best.
     pub(super) fn rank(&self) -> Option<usize> {
-        let median = |name: &str| Some(self.samples.spread(self.pattern, self.bytes, name)?.median);
-        let mine = median(self.mine)?;
-        let better = self
-            .peers
-            .iter()
-            .filter(|name| Against::Best.includes(name))
-            .filter_map(|name| median(name))
-            .filter(|m| *m < mine);
-        Some(1 + better.count())
+        let ratios = self.ratios(Against::Best);
+        let better = ratios.iter().filter(|ratio| self.behind(ratio) > 1.0);
+        self.did(self.mine).then(|| 1 + better.count())
     }
 }
 
@@ -242,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_peer_is_the_one_with_the_best_median() {
+    fn the_best_peer_is_the_one_with_the_worst_ratio() {
         let times: [(&'static str, &[f64]); 3] = [
             ("limic", &[2.0, 2.0, 4.0]),
             ("MPICH", &[4.0, 4.0, 1.0]),
@@ -262,6 +282,24 @@ mod tests {
         assert_eq!((time.least, time.most), (2.0 / 3.0, 1.6));
         let rate = of(Pattern::Bandwidth);
         assert_eq!((rate.median, rate.least, rate.most), (1.25, 0.625, 1.5));
+    }
+
+    #[test]
+    fn a_peer_that_is_faster_in_most_rounds_decides_whatever_its_median() {
+        // MPICH has the best median, though limic is faster in two rounds of three.
+        let times: [(&'static str, &[f64]); 4] = [
+            ("limic", &[1.0, 2.0, 6.0]),
+            ("MPICH", &[4.0, 2.1, 1.5]),
+            ("Intel MPI", &[0.9, 3.0, 5.0]),
+            ("UCX", &[0.1]),
+        ];
+        for pattern in [Pattern::Latency, Pattern::Bandwidth] {
+            let samples = samples(pattern, &times);
+            let point = point(&samples, pattern);
+            let ratio = point.ratio(Against::Best).expect("a ratio");
+            // Intel MPI is faster in two. One round of UCX says nothing.
+            assert_eq!((ratio.peer, point.rank()), ("Intel MPI", Some(2)));
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(super) struct Row {
     pub(super) results: Vec<Option<Shown>>,
     /// limic's place among them, counted from 1.
     pub(super) rank: Option<usize>,
-    /// The ratio to the best peer.
+    /// The ratio to the best peer: the one that limic looks worst beside.
     pub(super) ratio: Option<Ratio>,
     /// The result of the best peer, or limic's own reference.
     pub(super) best: Option<Shown>,

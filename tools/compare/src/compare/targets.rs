@@ -9,7 +9,7 @@ use super::subject::{BLOCKING, FLOOR, IMB, Subject, YARDSTICKS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Against {
-    /// The best of all.
+    /// All, of which the best one decides.
     Best,
     IntelMpi,
     /// The loop of two copies, or polled sockets.
