@@ -1,10 +1,12 @@
 //! One subject against others at one size.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::pattern::Pattern;
 use super::samples::{Samples, Spread};
-use super::table::times;
+use super::table::{rounds, times};
 use super::targets::{Against, Target};
 
 /// The result of one subject over that of another one. Of times less is better, of rates more.
@@ -36,10 +38,11 @@ pub(super) struct Score {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Judged {
     pub(super) target: Target,
-    /// `None` if there is no peer to compare with, or limic failed.
+    /// `None` if there is no round that limic and a peer finished.
     pub(super) ratio: Option<Ratio>,
-    /// `None` if there is no peer to compare with. A target is missed where limic failed and a peer
-    /// did not.
+    /// Rounds in which limic failed and a peer did not.
+    pub(super) failed: usize,
+    /// `None` if there is no peer to compare with. A target is missed if limic failed in a round.
     pub(super) reached: Option<bool>,
 }
 
@@ -63,6 +66,11 @@ impl Judged {
         } else {
             text
         }
+    }
+
+    /// What limic failed in, in words.
+    pub(super) fn failure(&self) -> Option<String> {
+        (self.failed > 0).then(|| format!("it failed in {}", rounds(self.failed)))
     }
 
     /// The factor by which the target is missed; 1 or less if it is reached.
@@ -93,12 +101,11 @@ fn missed<'a>(all: impl Iterator<Item = (String, &'a Judged)>) -> Vec<String> {
     let mut missed: Vec<(f64, String)> = all
         .filter(|(_, judged)| judged.reached == Some(false))
         .filter_map(|(what, judged)| {
-            let Some(ratio) = judged.ratio.as_ref() else {
-                return Some((
-                    f64::INFINITY,
-                    format!("{what}: it failed, wanted {}", judged.target.words()),
-                ));
-            };
+            if let Some(failure) = judged.failure() {
+                let words = format!("{what}: {failure}, wanted {}", judged.target.words());
+                return Some((f64::INFINITY, words));
+            }
+            let ratio = judged.ratio.as_ref()?;
             let words = format!(
                 "{what}: {} of {}{}, wanted {}",
                 judged.figure(ratio),
@@ -193,26 +200,27 @@ impl Point<'_> {
         })
     }
 
-    /// Whether a subject has any result here.
-    fn did(&self, name: &str) -> bool {
-        let rounds = self.samples.of(self.pattern, self.bytes, name);
-        rounds.iter().any(Option::is_some)
+    /// Rounds that a peer of `against` finished, and the subject did not.
+    fn failed(&self, against: Against) -> usize {
+        let finished = |name: &str| {
+            let rounds = self.samples.of(self.pattern, self.bytes, name).iter();
+            let rounds = rounds.enumerate().filter(|(_, result)| result.is_some());
+            rounds.map(|(round, _)| round).collect::<BTreeSet<usize>>()
+        };
+        let theirs: BTreeSet<usize> = self.against(against).flat_map(finished).collect();
+        theirs.difference(&finished(self.mine)).count()
     }
 
     pub(super) fn judge(&self, targets: Vec<Target>) -> Vec<Judged> {
         let judged = targets.into_iter().map(|target| {
             let ratio = self.ratio(target.against);
-            let reached = match &ratio {
-                Some(ratio) => Some(target.reached(ratio.median)),
-                None => {
-                    let peer_did = self.against(target.against).any(|peer| self.did(peer));
-                    (!self.did(self.mine) && peer_did).then_some(false)
-                }
-            };
+            let failed = self.failed(target.against);
+            let reached = ratio.as_ref().map(|ratio| target.reached(ratio.median));
             Judged {
                 target,
                 ratio,
-                reached,
+                failed,
+                reached: if failed > 0 { Some(false) } else { reached },
             }
         });
         judged.collect()
@@ -222,7 +230,8 @@ impl Point<'_> {
     pub(super) fn rank(&self) -> Option<usize> {
         let ratios = self.ratios(Against::Best);
         let better = ratios.iter().filter(|ratio| self.behind(ratio) > 1.0);
-        self.did(self.mine).then(|| 1 + better.count())
+        let result = self.samples.spread(self.pattern, self.bytes, self.mine);
+        result.map(|_| 1 + better.count())
     }
 }
 
@@ -364,5 +373,18 @@ mod tests {
         let missed = score.missed;
         assert_eq!(missed.len(), 1);
         assert!(missed[0].starts_with("latency 1M: it failed"), "{missed:?}");
+    }
+
+    #[test]
+    fn a_target_is_missed_if_a_round_failed() {
+        let pattern = Pattern::Latency;
+        let times: [(&'static str, &[f64]); 2] = [("limic", &[1.0]), (FLOOR, &[1.0, 1.0, 1.0])];
+        let samples = samples(pattern, &times);
+        let floor = Target::at_most(Against::Floor, 1.08);
+        let judged = &point(&samples, pattern).judge(vec![floor])[0];
+        assert_eq!((judged.reached, judged.failed), (Some(false), 2));
+        let score = Score::of([("latency 1M".to_owned(), judged)].into_iter());
+        let words = "latency 1M: it failed in 2 rounds, wanted <= 1.08 (floor)";
+        assert_eq!((score.reached, score.missed), (0, vec![words.to_owned()]));
     }
 }

@@ -1,6 +1,6 @@
 //! The results of all rounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -8,16 +8,19 @@ use super::machine_state::{Distance, Distances};
 use super::outcome::Outcome;
 use super::pattern::Pattern;
 use super::subject::LIMIC;
+use super::table::rounds;
 
 /// Times by pattern, size and subject, each with a place for every round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Samples {
     times: BTreeMap<(Pattern, u64), OfAll>,
-    /// The last failure of each subject in each pattern.
-    failures: BTreeMap<(Pattern, &'static str), String>,
+    failures: BTreeMap<(Pattern, &'static str), Failures>,
     given_up: Vec<(Pattern, &'static str)>,
     machine: Option<serde_json::Value>,
 }
+
+/// The rounds in which a subject failed in a pattern, and the last reason.
+type Failures = (BTreeSet<usize>, String);
 
 /// Seconds in each round, by subject.
 type OfAll = BTreeMap<&'static str, Vec<Option<f64>>>;
@@ -65,7 +68,9 @@ impl Samples {
             self.enter((pattern, bytes), name, round, seconds);
         }
         if let Some(why) = outcome.failure {
-            self.failures.insert((pattern, name), why);
+            let failures = self.failures.entry((pattern, name)).or_default();
+            failures.0.insert(round);
+            failures.1 = why;
         }
         if outcome.hung {
             self.given_up.push((pattern, name));
@@ -123,7 +128,10 @@ impl Samples {
     pub(super) fn failures(&self) -> Vec<String> {
         let failures = self.failures.iter();
         failures
-            .map(|((pattern, name), why)| format!("{name}, {}: {why}", pattern.name()))
+            .map(|((pattern, name), (failed, why))| {
+                let count = rounds(failed.len());
+                format!("{name}, {}, {count}: {why}", pattern.name())
+            })
             .collect()
     }
 
@@ -137,7 +145,7 @@ impl Samples {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Stored {
     times: Vec<(Pattern, u64, String, Vec<Option<f64>>)>,
-    failures: Vec<(Pattern, String, String)>,
+    failures: Vec<(Pattern, String, Failures)>,
     given_up: Vec<(Pattern, String)>,
     machine: Option<serde_json::Value>,
 }
@@ -151,7 +159,7 @@ impl Samples {
             all.iter().map(of)
         });
         let failures = self.failures.iter();
-        let failures = failures.map(|((p, name), why)| (*p, (*name).to_owned(), why.clone()));
+        let failures = failures.map(|((p, name), of)| (*p, (*name).to_owned(), of.clone()));
         let given_up = self.given_up.iter();
         Stored {
             times: times.collect(),
@@ -175,9 +183,9 @@ impl Samples {
                 }
             }
         }
-        for (pattern, name, why) in stored.failures {
+        for (pattern, name, failures) in stored.failures {
             if let Some(name) = known(pattern, &name) {
-                samples.failures.insert((pattern, name), why);
+                samples.failures.insert((pattern, name), failures);
             }
         }
         for (pattern, name) in stored.given_up {
@@ -220,7 +228,9 @@ mod tests {
         assert_eq!(samples.of(Pattern::Rate, 8, "b"), []);
         assert!(samples.given_up(Pattern::Rate, "a"));
         assert!(!samples.given_up(Pattern::Latency, "a"));
-        assert_eq!(samples.failures(), ["a, rate: hung"]);
+        assert_eq!(samples.failures(), ["a, rate, one round: hung"]);
+        samples.take(3, Pattern::Rate, "a", outcome(1.0, true));
+        assert_eq!(samples.failures(), ["a, rate, 2 rounds: hung"]);
     }
 
     #[test]

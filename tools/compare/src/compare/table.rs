@@ -106,11 +106,21 @@ pub(super) fn lines(judged: &[Judged], of: impl Fn(&Judged) -> String) -> String
 
 /// `reached`, or how the target is missed.
 pub(super) fn verdict(judged: &Judged) -> String {
+    if let Some(failure) = judged.failure() {
+        return format!("NO: {failure}");
+    }
     match (&judged.ratio, judged.reached) {
         (Some(ratio), Some(true)) => format!("reached{}", ratio.basis()),
         (Some(ratio), _) => format!("NO: {}{}", judged.figure(ratio), ratio.basis()),
-        (None, Some(_)) => "NO: it failed".to_owned(),
-        (None, None) => "not judged".to_owned(),
+        (None, _) => "not judged".to_owned(),
+    }
+}
+
+/// `2 rounds`
+pub(super) fn rounds(count: usize) -> String {
+    match count {
+        1 => "one round".to_owned(),
+        _ => format!("{count} rounds"),
     }
 }
 
