@@ -227,12 +227,27 @@ pub(super) fn spread(passes: &[Pass]) -> Option<Spread> {
 /// Doubts that the readings raise about the results.
 pub(super) fn warnings(passes: &[Pass]) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let (Some(border), Some(all)) = (Distances::of(passes).border, spread(passes)) {
+    let distances = Distances::of(passes);
+    if let (Some(border), Some(all)) = (distances.border, spread(passes)) {
         warnings.push(format!(
             "the CPUs did not keep their distance: the line latency was {:.3} to {:.3} us; there is \
              a table for the rounds below {border:.3} us (near) and one for those above (far)",
             all.least, all.most
         ));
+    }
+    // There is one border at most, so that a machine with three distances mixes two of them.
+    for distance in distances.seen() {
+        let steady = passes.iter().filter(|pass| distances.is_at(pass, distance));
+        if let Some(all) = Spread::of(steady.filter_map(Pass::steady))
+            && changed(all.least, all.most)
+        {
+            let name = distance.map_or_else(String::new, |one| format!(" {}", one.name()));
+            warnings.push(format!(
+                "the{name} rounds mix distances of the CPUs: their line latency was {:.3} to {:.3} \
+                 us",
+                all.least, all.most
+            ));
+        }
     }
     let changed = passes.iter().filter(|pass| pass.changed()).count();
     if changed > 0 {
@@ -270,6 +285,20 @@ mod tests {
         assert!(warnings(&[pass(0.06, 0.07)]).is_empty());
         assert_eq!(warnings(&[pass(0.06, 0.07), pass(0.17, 0.18)]).len(), 1);
         assert_eq!(warnings(&[pass(0.06, 0.18)]).len(), 1);
+    }
+
+    #[test]
+    fn rounds_of_one_name_that_mix_distances_raise_a_doubt() {
+        let at = |us| pass(us, us);
+        let said = warnings(&[at(0.03), at(0.1), at(0.18)]);
+        let words = "the far rounds mix distances of the CPUs: their line latency was 0.100 to \
+                     0.180 us";
+        assert_eq!(said[1..], [words]);
+        // No step is wide enough for a border.
+        let said = warnings(&[at(0.1), at(0.125), at(0.15)]);
+        let words = "the rounds mix distances of the CPUs: their line latency was 0.100 to 0.150 \
+                     us";
+        assert_eq!(said, [words]);
     }
 
     #[test]
