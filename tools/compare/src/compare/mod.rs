@@ -33,6 +33,7 @@ mod table;
 mod targets;
 mod tcp;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use limic_peers::{Kind, Mpi, PATTERNS, Tool, build_provider};
@@ -441,6 +442,11 @@ fn usual_output(whole: bool) -> Result<PathBuf, Failure> {
     };
     folders::make(&usual)?;
     Ok(usual)
+}
+
+/// Prints a table. Whoever reads the output may be gone by now.
+fn show(table: &str) {
+    let _ = std::io::stdout().write_all(table.as_bytes());
 }
 
 /// Writes a report as JSON, as a page and as a plot: `NAME.json`, `NAME.md`, `NAME.svg`.

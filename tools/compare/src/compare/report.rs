@@ -15,7 +15,7 @@ use super::samples::Samples;
 use super::subject::{FLOOR, IMB, LIMIC, Subject, YARDSTICKS};
 use super::table::bytes;
 use super::targets::{self, Against};
-use super::{markdown, plot, table, write};
+use super::{markdown, plot, show, table, write};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -94,11 +94,12 @@ impl Report {
         }))
     }
 
-    /// Shows the report, and writes it into a folder.
+    /// Writes the report into a folder, and shows it.
     pub(super) fn finish(&self, folder: &Path) -> Result<(), Failure> {
-        print!("{}", table::render(self));
-        let plot = self.plot()?;
-        write(folder, self.name(), self, markdown::render(self), plot)
+        let (page, plot) = (markdown::render(self), self.plot()?);
+        write(folder, self.name(), self, page, plot)?;
+        show(&table::render(self));
+        Ok(())
     }
 
     /// The name of its files.

@@ -13,7 +13,7 @@ use super::super::report::{Shown, drawn, point_name};
 use super::super::run::Run;
 use super::super::samples::Samples;
 use super::super::targets::Against;
-use super::super::{plot, write};
+use super::super::{plot, show, write};
 use super::{Duel, goals, markdown, table};
 
 /// The patterns in the plot.
@@ -107,10 +107,11 @@ impl Report {
         }))
     }
 
-    /// Shows the report, and writes it into a folder.
+    /// Writes the report into a folder, and shows it.
     pub(in super::super) fn finish(&self, folder: &Path) -> Result<(), Failure> {
-        print!("{}", table::render(self));
-        write(folder, "mpi", self, markdown::render(self), self.plot()?)
+        write(folder, "mpi", self, markdown::render(self), self.plot()?)?;
+        show(&table::render(self));
+        Ok(())
     }
 
     /// Names in the order in which they come first.
