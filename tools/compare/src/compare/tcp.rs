@@ -9,10 +9,11 @@ use limic_runner::folders::{self, root, target};
 use limic_runner::namespaces::Namespaces;
 use limic_runner::{Failure, Job, timeout};
 
+use super::field::{Field, Wanted};
 use super::outcome::Outcome;
 use super::pattern::{Plan, Portion};
+use super::reading;
 use super::subject::{self, Subject};
-use super::{Field, Wanted, reading};
 
 /// The loop over bare sockets.
 pub(super) const SOCKETS: &str = "benches/tcp/sockets.c";
