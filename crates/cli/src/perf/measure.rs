@@ -334,20 +334,22 @@ pub(super) fn one(
     start: &dyn Fn() -> limic::Result<()>,
 ) -> Result<Measured, Stopped> {
     let mut measured = Measured::default();
-    let before = team.endpoint.counters();
-    if counters {
-        let meter = RefCell::new(Meter::open());
-        let start = || {
-            start()?;
-            meter.borrow_mut().start();
-            Ok(())
-        };
-        measured.seconds = work.run(team, buffers, &start)?.as_secs_f64();
-        measured.hardware = meter.into_inner().stop();
-    } else {
-        measured.seconds = work.run(team, buffers, start)?.as_secs_f64();
+    let meter = RefCell::new(counters.then(Meter::open));
+    let before = RefCell::new(team.endpoint.counters());
+    // All counts begin with the clock, behind the warm-up.
+    let start = || {
+        start()?;
+        before.replace(team.endpoint.counters());
+        if let Some(meter) = &mut *meter.borrow_mut() {
+            meter.start();
+        }
+        Ok(())
+    };
+    measured.seconds = work.run(team, buffers, &start)?.as_secs_f64();
+    if let Some(mut meter) = meter.into_inner() {
+        measured.hardware = meter.stop();
     }
-    measured.count(&team.endpoint, &before);
+    measured.count(&team.endpoint, &before.into_inner());
     if !counters {
         // Nobody asked.
         measured.hardware = Counts::default();

@@ -124,7 +124,70 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
+    use limic::settings::Settings;
+    use limic::{Barrier, HybridEndpoint};
+
+    use super::super::args::Pattern;
+    use super::super::buffers::Buffers;
+    use super::super::lane::Team;
+    use super::super::measure::one;
+    use super::super::pattern::Work;
     use super::*;
+
+    /// A rank and its partner, in one process.
+    fn pair() -> [Team; 2] {
+        let open = |_| HybridEndpoint::with(Settings::builder().build().unwrap()).unwrap();
+        let endpoints: [HybridEndpoint; 2] = core::array::from_fn(open);
+        let addresses = endpoints.each_ref().map(|one| one.address().to_bytes());
+        let mut ranks = 0..2;
+        endpoints.map(|endpoint| {
+            let rank = ranks.next().unwrap();
+            let peers = addresses.map(|address| endpoint.connect(&address).unwrap());
+            Team {
+                endpoint,
+                rank,
+                partner: peers[1 - rank as usize],
+                partner_rank: 1 - rank,
+                peers: peers.to_vec(),
+                barrier: Barrier::new(rank, &[0, 1]).unwrap(),
+                first: rank == 0,
+                loans: false,
+                region: None,
+                cpu: None,
+            }
+        })
+    }
+
+    #[test]
+    fn the_warm_up_is_not_counted() {
+        let work = Work {
+            pattern: Pattern::Latency,
+            bytes: 8,
+            iterations: 3,
+            warmup: 50,
+            reuse: None,
+            check: true,
+        };
+        let ready = std::sync::Barrier::new(2);
+        let measure = |team: &mut Team| {
+            let start = || {
+                ready.wait();
+                Ok(())
+            };
+            one(team, &mut Buffers::private(), &work, false, &start).unwrap()
+        };
+        let mut teams = pair();
+        let both = std::thread::scope(|scope| {
+            let threads = teams
+                .each_mut()
+                .map(|team| scope.spawn(move || measure(team)));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        for measured in both {
+            let messages: u64 = measured.paths.iter().map(|path| path.messages).sum();
+            assert_eq!(messages, work.iterations);
+        }
+    }
 
     #[test]
     fn measurements_travel_and_merge() {
