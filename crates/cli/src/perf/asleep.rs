@@ -13,8 +13,8 @@ use limic_measure::ranks::join;
 
 use super::args::{Order, Wanted};
 use super::floor::wake::{KernelWake, PAUSE_NS, WAKES, now_ns, pause};
-use super::lane::{self, Lane, Team};
-use super::measure::{explain, skipped_path};
+use super::lane::{self, Lane, Team, skipped_path};
+use super::measure::explain;
 use super::measured::Measured;
 use super::pattern::{ANSWER, DATA, Stopped};
 use super::report::{Report, Row};

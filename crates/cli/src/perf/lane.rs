@@ -180,6 +180,26 @@ impl Lane {
     }
 }
 
+/// What happened instead of the path that was asked for, and what to do.
+pub(super) fn skipped_path(asked: Path, taken: Option<Path>) -> String {
+    let taken = taken.map_or("nothing", Path::name);
+    let why = match asked {
+        Path::Cma | Path::SplitCopy => match limic_copy::explain().available {
+            Err(refused) => refused.to_string(),
+            Ok(()) => "limic info says whether these processes may use it".to_owned(),
+        },
+        Path::Kmod => match limic_copy::Kmod::open() {
+            Err(refused) => refused.to_string(),
+            Ok(_) => "the log says why".to_owned(),
+        },
+        Path::Eager => "longer than an eager message may be".to_owned(),
+        Path::Loan => "see LIMIC_LOAN_BYTES".to_owned(),
+        Path::PeerReadable => "so short a message gains nothing by it".to_owned(),
+        _ => "limic info shows what is on".to_owned(),
+    };
+    format!("went by {taken} ({why})")
+}
+
 /// Bytes of a region that is read from.
 const REGION: usize = 4 << 20;
 /// Regions begin on a page, as applications' large arrays do.

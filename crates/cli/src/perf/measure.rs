@@ -15,7 +15,7 @@ use limic_measure::{MeasureError, ranks};
 use super::args::{Order, Pattern, Reuse, Wanted};
 use super::buffers::Buffers;
 use super::hardware::{Counts, Meter};
-use super::lane::{Lane, Team};
+use super::lane::{Lane, Team, skipped_path};
 use super::measured::Measured;
 use super::notice;
 use super::pattern::{Stopped, Work};
@@ -303,26 +303,6 @@ impl Run<'_> {
             )
         }
     }
-}
-
-/// What happened instead of the path that was asked for, and what to do.
-pub(super) fn skipped_path(asked: Path, taken: Option<Path>) -> String {
-    let taken = taken.map_or("nothing", Path::name);
-    let why = match asked {
-        Path::Cma | Path::SplitCopy => match limic_copy::explain().available {
-            Err(refused) => refused.to_string(),
-            Ok(()) => "limic info says whether these processes may use it".to_owned(),
-        },
-        Path::Kmod => match limic_copy::Kmod::open() {
-            Err(refused) => refused.to_string(),
-            Ok(_) => "the log says why".to_owned(),
-        },
-        Path::Eager => "longer than an eager message may be".to_owned(),
-        Path::Loan => "see LIMIC_LOAN_BYTES".to_owned(),
-        Path::PeerReadable => "so short a message gains nothing by it".to_owned(),
-        _ => "limic info shows what is on".to_owned(),
-    };
-    format!("went by {taken} ({why})")
 }
 
 /// Runs a pattern as one rank.

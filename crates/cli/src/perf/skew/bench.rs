@@ -9,7 +9,8 @@ use limic_measure::control::Control;
 use limic_measure::numbers::Spread;
 
 use super::super::args::Pattern;
-use super::super::measure::{explain, one, skipped_path};
+use super::super::lane::skipped_path;
+use super::super::measure::{explain, one};
 use super::super::measured::Measured;
 use super::super::pattern::{WINDOW, Work};
 use super::super::report::{Report, Row};

@@ -373,7 +373,7 @@ impl Bench {
     }
 
     fn skipped(&mut self, asked: Path, taken: Option<Path>) {
-        let why = super::super::measure::skipped_path(asked, taken);
+        let why = super::super::lane::skipped_path(asked, taken);
         let note = format!("{asked}: not measured: {why}");
         if !self.notes.contains(&note) {
             self.notes.push(note);
