@@ -5,6 +5,7 @@
 //! round: what disturbs the machine for longer than the moment between the two then slows both.
 
 use limic::settings::ByteSize;
+use limic_measure::lanes::VerbsLane;
 use limic_measure::numbers::{Spread, significant};
 use limic_measure::sizes::SizeList;
 
@@ -85,18 +86,20 @@ fn explain(row: &Row, half: &Row, growth: f64) -> String {
     } else {
         format!("; not in the best rounds ({best:.2} times)")
     };
+    let lane = row.verbs.map(VerbsLane::name);
     format!(
         "cliff: {}: {}, {}: {growth:.2} times{sure}",
-        row.wanted,
+        lane.as_deref().unwrap_or(row.wanted),
         side(half),
         side(row),
     )
 }
 
-/// The longest measured message over the same path that is at most half as long.
+/// The longest measured message that is at most half as long, and goes the same way.
 fn half<'a>(rows: &'a [Row], row: &Row) -> Option<&'a Row> {
+    let way = |row: &Row| (row.wanted, row.verbs, row.reuse);
     rows.iter()
-        .filter(|other| other.wanted == row.wanted && other.bytes <= row.bytes / 2)
+        .filter(|other| way(other) == way(row) && other.bytes <= row.bytes / 2)
         .max_by_key(|other| other.bytes)
 }
 
@@ -135,6 +138,28 @@ mod tests {
             halves.collect::<Vec<_>>(),
             [None, None, Some(8), Some(8), Some(9)]
         );
+    }
+
+    #[test]
+    fn a_size_is_compared_within_its_own_lane_over_verbs() {
+        let over = |streams, bytes| Row {
+            verbs: Some(VerbsLane {
+                entries: 16,
+                coalesce: false,
+                streams,
+                rings: 0,
+            }),
+            ..row(bytes, f64::from(streams))
+        };
+        let rows = [over(1, 8), over(2, 8), over(1, 16), over(2, 16)];
+        let streams = |row: &Row| row.verbs.map(|lane| lane.streams);
+        for long in &rows[2..] {
+            let half = half(&rows, long).expect("the one of 8 bytes");
+            assert_eq!(streams(half), streams(long));
+        }
+        let told = explain(&rows[2], &rows[0], 1.0);
+        let lane = "cliff: 16 entries, coalescing off, 1 stream, rings 0: 8 takes";
+        assert!(told.starts_with(lane), "{told}");
     }
 
     #[test]
