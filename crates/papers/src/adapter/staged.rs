@@ -11,12 +11,72 @@ use rustix::time::{ClockId, clock_gettime};
 use super::Args;
 use super::bench::{Rail, barrier, gather, link, mesh, rails, verbs};
 use super::sheet::{Line, Sheet};
-use crate::staging::{AreaCard, Forwarder, Link, Next, Packed, Pieces, Way};
+use crate::staging::{AreaCard, Forwarder, Link, Next, Packed, Pieces, REMEMBERED, Way};
 
 /// Pieces of a message, as in the paper; the gaps between them are as long as they.
 const PIECES: usize = 8;
 /// Parts of the messages that come from buffers which are registered already.
 const REUSE: [u32; 4] = [0, 20, 80, 100];
+
+/// The buffers of a row's messages.
+struct Buffers {
+    /// Offset and length of each piece.
+    parts: Vec<(usize, usize)>,
+    /// Is registered before its messages.
+    kept: Vec<u8>,
+    others: Others,
+}
+
+impl Buffers {
+    fn new(piece: usize) -> Self {
+        let parts: Vec<_> = (0..PIECES)
+            .map(|number| (2 * number * piece, piece))
+            .collect();
+        let len = 2 * PIECES * piece;
+        let mut kept = vec![0; len];
+        fill_pieces(&mut kept, &parts);
+        Self {
+            parts,
+            kept,
+            others: Others::new(len),
+        }
+    }
+}
+
+fn fill_pieces(buffer: &mut [u8], parts: &[(usize, usize)]) {
+    for (number, &(at, len)) in parts.iter().enumerate() {
+        fill(&mut buffer[at..at + len], seed(0, 0, number));
+    }
+}
+
+/// Buffers of which none comes again while a sender remembers it.
+struct Others {
+    /// Each begins a page behind the one before.
+    area: Vec<u8>,
+    len: usize,
+    used: usize,
+}
+
+impl Others {
+    const PAGE: usize = 4096;
+
+    fn new(len: usize) -> Self {
+        Self {
+            // Not 0: the pages are there.
+            area: vec![1; len + REMEMBERED * Self::PAGE],
+            len,
+            used: 0,
+        }
+    }
+
+    fn next(&mut self, parts: &[(usize, usize)]) -> &[u8] {
+        let at = self.used % (REMEMBERED + 1) * Self::PAGE;
+        self.used += 1;
+        let buffer = &mut self.area[at..at + self.len];
+        fill_pieces(buffer, parts);
+        buffer
+    }
+}
 
 /// Processor time of this thread.
 fn cpu() -> Duration {
@@ -50,20 +110,30 @@ pub(super) fn noncontig(
     for &piece in sizes.as_slice() {
         for &way in &ways {
             for reuse in REUSE {
+                sender.forget();
+                let mut buffers = Buffers::new(piece);
                 let mut seconds = Vec::new();
                 let mut busy = Duration::ZERO;
                 for round in 0..args.rounds.rounds {
                     barrier(control)?;
                     if sends && let Some(over) = links.get_mut(1).and_then(Option::as_mut) {
                         let count = args.rounds.iterations.unwrap_or(20);
-                        let (each, cpu) =
-                            messages(rail, &mut sender, over, &to, piece, way, reuse, count)
-                                .map_err(|error| {
-                                    let way = way.map_or("cheapest", Way::name);
-                                    MeasureError::Nothing(format!(
-                                        "{way}, pieces of {piece} bytes, {reuse} % known: {error}"
-                                    ))
-                                })?;
+                        let (each, cpu) = messages(
+                            rail,
+                            &mut sender,
+                            over,
+                            &to,
+                            &mut buffers,
+                            way,
+                            reuse,
+                            count,
+                        )
+                        .map_err(|error| {
+                            let way = way.map_or("cheapest", Way::name);
+                            MeasureError::Nothing(format!(
+                                "{way}, pieces of {piece} bytes, {reuse} % known: {error}"
+                            ))
+                        })?;
                         seconds.push(each);
                         busy += cpu.div_f64(count as f64);
                     }
@@ -102,42 +172,34 @@ fn messages(
     sender: &mut Packed,
     over: &mut Link,
     to: &AreaCard,
-    piece: usize,
+    buffers: &mut Buffers,
     way: Option<Way>,
     reuse: u32,
     count: u64,
 ) -> Result<(f64, Duration), MeasureError> {
-    let parts: Vec<_> = (0..PIECES)
-        .map(|number| (2 * number * piece, piece))
-        .collect();
-    let fresh = |number: u64| {
-        let mut buffer = vec![0_u8; 2 * PIECES * piece];
-        for &(at, len) in &parts {
-            fill(&mut buffer[at..at + len], seed(0, 0, at / (2 * piece)));
-        }
-        // The filling is not measured, and the pages are there.
-        std::hint::black_box((&mut buffer, number));
-        buffer
-    };
-    let kept = fresh(0);
-    let mut lasting = Pieces::new(&kept, &parts).map_err(link)?;
+    let Buffers {
+        parts,
+        kept,
+        others,
+    } = buffers;
+    let mut lasting = Pieces::new(kept, parts).map_err(link)?;
     lasting.register(&rail.domain).map_err(verbs)?;
-    let others: Vec<_> = (0..4).map(fresh).collect();
     let mut busy = Duration::ZERO;
     let mut time = Duration::ZERO;
     for turn in 0..count {
         // 80 % are 4 of 5, in any order.
         let known = (turn * 7 + 3) % 20 < u64::from(reuse) / 5;
+        // The filling is not measured.
+        let other = if known {
+            None
+        } else {
+            Some(others.next(parts))
+        };
         let begin = (Instant::now(), cpu());
         let mut handed = begin.1;
         let mut after = || handed = cpu();
-        if known {
-            sender
-                .send(over, &mut lasting, to, 0, way, &mut after)
-                .map_err(link)?;
-            busy += handed - begin.1;
-        } else {
-            let mut once = Pieces::new(&others[turn as usize % 4], &parts).map_err(link)?;
+        if let Some(buffer) = other {
+            let mut once = Pieces::new(buffer, parts).map_err(link)?;
             sender
                 .send(over, &mut once, to, 0, way, &mut after)
                 .map_err(link)?;
@@ -146,6 +208,11 @@ fn messages(
             // again.
             drop(once);
             busy += (handed - begin.1) + (cpu() - sent);
+        } else {
+            sender
+                .send(over, &mut lasting, to, 0, way, &mut after)
+                .map_err(link)?;
+            busy += handed - begin.1;
         }
         time += begin.0.elapsed();
     }
@@ -293,4 +360,27 @@ fn pass(
         over.notify(0).map_err(link)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::staging::Reuse;
+
+    #[test]
+    fn a_sender_knows_none_of_the_other_buffers() {
+        let Buffers {
+            parts, mut others, ..
+        } = Buffers::new(100);
+        let mut reuse = Reuse::default();
+        for _ in 0..3 * REMEMBERED {
+            let buffer = others.next(&parts);
+            assert_eq!(reuse.note(buffer.as_ptr() as usize, buffer.len()), 0.0);
+            let (at, len) = parts[PIECES - 1];
+            assert_eq!(
+                verify(&buffer[at..at + len], 0, seed(0, 0, PIECES - 1)),
+                Ok(())
+            );
+        }
+    }
 }

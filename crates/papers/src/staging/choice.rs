@@ -141,7 +141,7 @@ pub struct Reuse {
 }
 
 /// Buffers that are remembered, as many as one would keep registered.
-const REMEMBERED: usize = 64;
+pub const REMEMBERED: usize = 64;
 /// Weight of the newest message.
 const NEWEST: f64 = 1.0 / 8.0;
 

@@ -20,7 +20,7 @@ mod packed;
 use std::sync::Arc;
 
 pub use card::{AreaCard, CARD_LEN, LinkCard};
-pub use choice::{Costs, Reuse, Way, choose};
+pub use choice::{Costs, REMEMBERED, Reuse, Way, choose};
 pub use forward::{Forwarder, Next};
 use limic_ibverbs::VerbsError;
 use limic_ibverbs::objects::{AdapterMemory, DeviceMemory, HostMemory, ProtectionDomain};

@@ -130,6 +130,11 @@ impl Packed {
         self.device.is_some()
     }
 
+    /// Forgets the buffers that messages came from.
+    pub fn forget(&mut self) {
+        self.reuse = Reuse::default();
+    }
+
     /// The way that a message would take now.
     #[must_use]
     pub fn way(&self, pieces: &Pieces<'_>) -> Way {
