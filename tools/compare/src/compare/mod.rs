@@ -67,7 +67,7 @@ pub struct Compare {
     #[arg(long, conflicts_with = "mpi")]
     tcp: bool,
 
-    /// A few sizes and rounds, in less than 3 minutes
+    /// A few sizes and rounds: less than 3 minutes of measuring
     #[arg(long)]
     quick: bool,
 
