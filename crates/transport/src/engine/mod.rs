@@ -172,7 +172,7 @@ impl Engine {
             moved |= self.rings.drain_apart(&mut self.cx);
         }
         self.cx.fabric.end_burst();
-        if self.cx.fabric.is_due(self.cx.peers.shares_memory()) {
+        if self.cx.fabric.looks.is_due(self.cx.peers.shares_memory()) {
             moved |= fabric_progress::poll(&mut self.cx, &mut self.inbox);
         }
         moved |= work::push(&mut self.cx);
@@ -278,7 +278,7 @@ impl Engine {
     #[inline]
     fn poll_except(&mut self, peer: Option<u32>) -> bool {
         let moved = self.progress_except(peer);
-        if !moved && self.turns & self.cx.fabric.poll_mask() == 0 {
+        if !moved && self.turns & self.cx.fabric.looks.poll_mask() == 0 {
             return self.poll_idle();
         }
         moved
@@ -287,8 +287,8 @@ impl Engine {
     /// The application may not poll again for long, so the networks have their turn each time.
     #[cold]
     fn poll_idle(&mut self) -> bool {
-        let moved = self.cx.fabric.is_active() && {
-            self.cx.fabric.look_now();
+        let moved = self.cx.fabric.looks.is_active() && {
+            self.cx.fabric.looks.look_now();
             self.slow_work(false)
         };
         if !moved && self.turns % SELDOM_WHILE_POLLED == 0 {

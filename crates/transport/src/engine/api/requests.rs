@@ -20,7 +20,7 @@ impl Engine {
     /// Waits for one request.
     #[inline(always)]
     pub(crate) fn wait(&mut self, id: RequestId) -> Outcome {
-        if !self.cx.fabric.is_active() {
+        if !self.cx.fabric.looks.is_active() {
             if let Some(status) = self.cx.requests.take_status(id) {
                 return Ok(status);
             }

@@ -16,7 +16,7 @@ pub(crate) fn update_spins(cx: &mut Cx) {
     if cx.fabric.has_peers() {
         // A poll of an adapter's queue takes some ten times as long as one of a ring. What takes
         // longer has its turn less often.
-        spins = spins / 8 * cx.fabric.looks_every(cx.peers.shares_memory()).min(8);
+        spins = spins / 8 * cx.fabric.looks.every(cx.peers.shares_memory()).min(8);
     }
     // Where an adapter's work is done by threads of the kernel, those need processors too.
     let few = cx.settings.spin() == Spin::Auto && cx.fabric.needs_processors();

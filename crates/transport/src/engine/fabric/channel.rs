@@ -22,7 +22,7 @@ pub(crate) struct FabricChannel {
     /// The preferred ones first: both sides of a pair take the first one that both have.
     pub(super) fabrics: Vec<Box<dyn Fabric>>,
     /// When they are looked at.
-    pub(super) looks: Looks,
+    pub(crate) looks: Looks,
     /// Peers of this node are reached over them too.
     only: bool,
     at_start: bool,
@@ -148,7 +148,7 @@ impl FabricChannel {
     /// were [given time](Self::gave_time) already.
     #[inline(always)]
     pub(crate) fn holds_messages(&self) -> bool {
-        self.is_active() && self.holds_messages_slow()
+        self.looks.is_active() && self.holds_messages_slow()
     }
 
     #[cold]

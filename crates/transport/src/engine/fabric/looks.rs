@@ -6,39 +6,10 @@ use limic_fabric::Looks;
 use super::FabricChannel;
 
 impl FabricChannel {
-    /// Whether progress has to look at the networks: an endpoint without peers there is told by
-    /// its event set when one comes.
-    #[inline(always)]
-    pub(crate) fn is_active(&self) -> bool {
-        self.looks.is_active()
-    }
-
-    /// Of the number of idle polls, these bits are 0 where there is more to look at: sockets now
-    /// and then, and networks each time.
-    #[inline(always)]
-    pub(crate) fn poll_mask(&self) -> u32 {
-        self.looks.poll_mask()
-    }
-
-    /// Whether a look at the networks is due. `shares`: there are peers in shared memory.
-    pub(crate) fn is_due(&mut self, shares: bool) -> bool {
-        self.looks.is_due(shares)
-    }
-
-    /// Progress calls between two looks at the networks.
-    pub(crate) fn looks_every(&self, shares: bool) -> u32 {
-        self.looks.every(shares)
-    }
-
-    /// The next progress call looks at all networks.
-    pub(crate) fn look_now(&mut self) {
-        self.looks.look_now();
-    }
-
     /// The event set says that something is there.
     pub(crate) fn notice(&mut self) {
         self.looks.set_active(!self.fabrics.is_empty());
-        self.look_now();
+        self.looks.look_now();
         for fabric in &mut self.fabrics {
             fabric.notice();
         }
@@ -46,7 +17,7 @@ impl FabricChannel {
 
     /// The sockets have their turn, and with them the deadlines of networks that are left alone.
     pub(crate) fn look_at_deadlines(&mut self) {
-        if !self.is_active() && self.longest_sleep().is_some() {
+        if !self.looks.is_active() && self.longest_sleep().is_some() {
             self.notice();
         }
     }
@@ -55,7 +26,7 @@ impl FabricChannel {
     /// whoever calls there and says nothing: true if they were asked for that just now, so that one
     /// more look is due.
     pub(crate) fn leave_alone(&mut self) -> bool {
-        if !self.is_active() || self.has_peers() {
+        if !self.looks.is_active() || self.has_peers() {
             return false;
         }
         self.looks.leave_alone();
@@ -65,8 +36,8 @@ impl FabricChannel {
 
     /// The endpoint is about to sleep. Networks that are left alone have been asked for notice.
     pub(crate) fn arm(&mut self) {
-        if self.is_active() {
-            self.look_now();
+        if self.looks.is_active() {
+            self.looks.look_now();
             self.arm_all();
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn has_slow_work(cx: &Cx) -> bool {
     has_work(cx)
         | !cx.peers.notes.is_empty()
         | !cx.transfers.loans.is_empty()
-        | cx.fabric.is_active()
+        | cx.fabric.looks.is_active()
         | cx.memory.has_waiting_ring()
 }
 

@@ -196,18 +196,18 @@ fn a_silent_caller_does_not_make_peers_in_shared_memory_pay_for_networks() {
         engine.progress();
     }
     engine.progress();
-    assert!(!engine.cx.fabric.is_active());
+    assert!(!engine.cx.fabric.looks.is_active());
     for tag in 0..10 {
         send(&mut peer, at_peer, tag);
         engine.progress();
-        assert!(!engine.cx.fabric.is_active());
+        assert!(!engine.cx.fabric.looks.is_active());
     }
     assert_eq!(tags(&mut engine, of_peer).len(), 10);
     // The silent one is not forgotten: each look at the sockets is one at its time too.
     engine.poll_sockets();
-    assert!(engine.cx.fabric.is_active());
+    assert!(engine.cx.fabric.looks.is_active());
     engine.progress();
-    assert!(!engine.cx.fabric.is_active());
+    assert!(!engine.cx.fabric.looks.is_active());
     caller.write_all(&[7; 300]).expect("it listens");
     while refused(&engine) == 0 {
         engine.poll_sockets();
