@@ -107,7 +107,7 @@ pub(crate) fn on_connected(cx: &mut Cx, link: Link, known: Option<u32>, id: u64,
     };
     reached(cx, link, number);
     cx.counters.event(Event::Attached);
-    if cx.fabric.is_over_budget() {
+    if cx.matching.is_over_budget() {
         outbox::control(cx, number, Update::AskFirst(true).encode());
     }
     send::flush(cx, number);

@@ -67,7 +67,7 @@ pub(crate) fn fail_peer(cx: &mut Cx, number: u32, why: PeerFailure) {
             }
         }
         PeerState::Up(Channel::Fabric(connection)) => {
-            cx.fabric.give_up(connection, number);
+            cx.fabric.give_up(connection);
             spins::update_spins(cx);
         }
         PeerState::Up(Channel::Loopback) | PeerState::Unmet { .. } | PeerState::Failed(_) => {}

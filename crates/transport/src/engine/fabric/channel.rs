@@ -31,15 +31,11 @@ pub(crate) struct FabricChannel {
     /// This endpoint, which reaches itself without a network.
     myself: u64,
     /// The peer at the other end of each connection.
-    pub(super) peers: HashMap<Link, u32>,
+    pub(crate) peers: HashMap<Link, u32>,
     /// The long records that have begun to come.
     pub(super) coming: HashMap<Link, Coming>,
     /// The fabric over which each offered send is read, by request.
     pub(super) offered: HashMap<RequestId, u8>,
-    /// Peers that hold too many unexpected bytes, and are asked first.
-    pub(super) ask_first: Vec<u32>,
-    /// Peers were told to ask first.
-    pub(super) told: bool,
     /// Sends that may wait for each other.
     pub(super) burst: Option<Burst>,
 }
@@ -70,8 +66,6 @@ impl FabricChannel {
             peers: HashMap::new(),
             coming: HashMap::new(),
             offered: HashMap::new(),
-            ask_first: Vec::new(),
-            told: false,
             burst: None,
         };
         channel.arm_all();
@@ -217,8 +211,7 @@ impl FabricChannel {
 
     /// Ends a connection with a peer that failed: nothing touches memory of its operations
     /// afterwards.
-    pub(crate) fn give_up(&mut self, link: Link, peer: u32) {
-        self.ask_first.retain(|other| *other != peer);
+    pub(crate) fn give_up(&mut self, link: Link) {
         self.peers.remove(&link);
         self.coming.remove(&link);
         self.disconnect(link);

@@ -5,7 +5,6 @@
 //! Matching and requests are the same for peers in shared memory and over any fabric, so a receive
 //! from any source takes from all.
 
-mod budget;
 mod burst;
 mod channel;
 mod coming;

@@ -85,6 +85,8 @@ pub(crate) struct PeerEntry {
     pub(crate) has_returned: bool,
     /// It was reached over a network until it failed.
     pub(crate) was_remote: bool,
+    /// Over a network: it holds too many unexpected bytes, and is asked before it is sent to.
+    pub(crate) asks_first: bool,
     /// One-sided accesses of the peer that this endpoint is at work on.
     pub(crate) served: u16,
     /// What was sent to it and received from it.
@@ -106,6 +108,7 @@ impl PeerEntry {
             has_switched: false,
             has_returned: false,
             was_remote: false,
+            asks_first: false,
             served: 0,
             counts,
         }

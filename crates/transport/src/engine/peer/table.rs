@@ -222,6 +222,7 @@ impl Peers {
         peer.was_remote = matches!(before, PeerState::Up(Channel::Fabric(_)));
         let ring = peer.ring.take();
         peer.has_switched = false;
+        peer.asks_first = false;
         self.unmet -= u32::from(matches!(before, PeerState::Unmet { .. }));
         if let PeerState::Up(Channel::Shm(_)) = before {
             self.neighbours.detach();

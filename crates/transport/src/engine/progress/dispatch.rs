@@ -94,9 +94,14 @@ fn on_update(cx: &mut Cx, from: u32, update: Update) {
     match update {
         Update::Pace(pace) => pace::on_receiver_pace(cx, from, pace),
         Update::Place(place) => locality::on_relocated(cx, from, place),
-        Update::AskFirst(ask) => match cx.peers.pair(from) {
-            Some(pair) => pair.unasked = Unasked::default(),
-            None => cx.fabric.ask_first(from, ask),
-        },
+        Update::AskFirst(ask) => {
+            let Some(peer) = cx.peers.get(from) else {
+                return;
+            };
+            match peer.pair_mut() {
+                Some(pair) => pair.unasked = Unasked::default(),
+                None => peer.asks_first = ask,
+            }
+        }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) unsafe fn attempt(cx: &mut Cx, link: Link, message: &Message<'_>) -> 
     let len_in_record = frame::message_bytes(len, immediate);
     // What lies in an adapter's queue is lost with this process: the answer to an offer says that
     // it arrived.
-    let asks = cx.fabric.asks_first(to) || message.delivered;
+    let asks = message.delivered || cx.peers.get(to).is_some_and(|peer| peer.asks_first);
     match network::plan(&cx.fabric.limits(link), len_in_record, data.len(), asks) {
         NetworkPlan::Record => {}
         NetworkPlan::InPlace => return Attempt::InPlace,
