@@ -5,10 +5,10 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use limic_fabric::{Counts, Event as FabricEvent, Fabric, Inbox, Looks, Part, Parts, Provider};
+use limic_fabric::{Counts, Event, Fabric, Inbox, Looks, Part, Parts, Provider};
 
 use super::burst::Burst;
-use super::{Coming, Happened, Link, NotBegun, open};
+use super::{Coming, Link, NotBegun, open};
 use crate::counters::Recorder;
 use crate::settings::{Settings, VerbsConnect};
 use crate::{Address, Error, RequestId, Result};
@@ -212,8 +212,7 @@ impl FabricChannel {
     /// Ends a connection with a peer that failed: nothing touches memory of its operations
     /// afterwards.
     pub(crate) fn give_up(&mut self, link: Link) {
-        self.peers.remove(&link);
-        self.coming.remove(&link);
+        self.lost(link);
         self.disconnect(link);
     }
 
@@ -236,8 +235,8 @@ impl FabricChannel {
         self.offered.clear();
     }
 
-    /// What happened next at the networks. Records lie in the inbox then.
-    pub(crate) fn poll(&mut self, inbox: &mut Inbox) -> Option<Happened> {
+    /// What happened next at the networks, and at which. Records lie in the inbox then.
+    pub(crate) fn poll(&mut self, inbox: &mut Inbox) -> Option<(u8, Event)> {
         self.looks.begin();
         let count = self.fabrics.len();
         for step in 0..count {
@@ -247,58 +246,21 @@ impl FabricChannel {
             }
             if let Some(event) = self.fabrics[number].poll(inbox) {
                 self.looks.found(number);
-                return Some(self.happened(number as u8, event, inbox));
+                return Some((number as u8, event));
             }
         }
         self.looks.end();
         None
     }
 
-    fn happened(&mut self, fabric: u8, event: FabricEvent, inbox: &Inbox) -> Happened {
-        match event {
-            FabricEvent::Messages => {
-                let connection = inbox.connection();
-                let link = Link { fabric, connection };
-                match self.peers.get(&link) {
-                    Some(from) => Happened::Records(*from, link),
-                    None => Happened::Nothing,
-                }
-            }
-            FabricEvent::More { connection, left } => {
-                let link = Link { fabric, connection };
-                match self.peers.get(&link) {
-                    Some(from) => Happened::More(*from, link, left as u64),
-                    None => {
-                        self.disconnect(link);
-                        Happened::Nothing
-                    }
-                }
-            }
-            FabricEvent::Connected {
-                connection,
-                peer,
-                hello,
-            } => {
-                let link = Link { fabric, connection };
-                Happened::Connected {
-                    known: self.peers.get(&link).copied(),
-                    link,
-                    id: peer,
-                    hello,
-                }
-            }
-            FabricEvent::Transferred { token, result } => {
-                let failed = result.err().map(|error| error.to_string());
-                Happened::Read(RequestId(token), failed)
-            }
-            FabricEvent::Failed { connection, why } => {
-                let link = Link { fabric, connection };
-                self.coming.remove(&link);
-                match self.peers.remove(&link) {
-                    Some(peer) => Happened::Failed(peer, why),
-                    None => Happened::Nothing,
-                }
-            }
-        }
+    /// The peer at the other end of a connection.
+    pub(crate) fn peer_at(&self, link: Link) -> Option<u32> {
+        self.peers.get(&link).copied()
+    }
+
+    /// A connection is over. Gives the peer at its other end.
+    pub(crate) fn lost(&mut self, link: Link) -> Option<u32> {
+        self.coming.remove(&link);
+        self.peers.remove(&link)
     }
 }

@@ -21,13 +21,11 @@ pub(crate) use limic_fabric::Inbox;
 
 use limic_fabric::{ConnectionFailure, ConnectionId};
 
-use crate::RequestId;
-
 /// A connection with a peer: which of the endpoint's fabrics it is of, and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Link {
-    fabric: u8,
-    connection: ConnectionId,
+    pub(crate) fabric: u8,
+    pub(crate) connection: ConnectionId,
 }
 
 /// Why no connection was begun.
@@ -35,26 +33,4 @@ pub(crate) enum NotBegun {
     /// Both endpoints have none in common.
     NoNetwork,
     Failed(ConnectionFailure),
-}
-
-/// Something that happened at the networks.
-pub(crate) enum Happened {
-    /// The inbox has records of this peer.
-    Records(u32, Link),
-    /// More may be there of the long record of this peer that has begun; so many bytes are missing.
-    More(u32, Link, u64),
-    /// A connection is ready: with the endpoint of this id, which said this.
-    Connected {
-        link: Link,
-        /// The peer's number, if this endpoint began the connection.
-        known: Option<u32>,
-        id: u64,
-        hello: Vec<u8>,
-    },
-    /// The read of a receive is over; or why it failed.
-    Read(RequestId, Option<String>),
-    /// The connection with a peer is over.
-    Failed(u32, ConnectionFailure),
-    /// Nothing that concerns a peer.
-    Nothing,
 }

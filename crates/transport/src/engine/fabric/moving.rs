@@ -1,5 +1,7 @@
 //! Records and long messages go over a fabric.
 
+#[cfg(doc)]
+use limic_fabric::Event;
 use limic_fabric::{Form, Limits, RemoteRange};
 use limic_records::{ControlRecord, Offer};
 use limic_shm::bytes::{PrivateBytes, put_words};
@@ -118,7 +120,7 @@ impl FabricChannel {
     /// Memory cannot be registered, or the read not begun.
     ///
     /// # Safety
-    /// The room has `len` bytes, and is the request's until [`Happened::Read`] or
+    /// The room has `len` bytes, and is the request's until [`Event::Transferred`] or
     /// [`give_up`](Self::give_up).
     pub(crate) unsafe fn start_read(
         &mut self,

@@ -1,12 +1,14 @@
 //! What comes over the fabric.
 
+use limic_fabric::Event;
 use limic_shm::bytes::Source;
 
 use super::dispatch;
 use crate::engine::contact::fabric as contact;
 use crate::engine::cx::Cx;
-use crate::engine::fabric::{Happened, Inbox};
+use crate::engine::fabric::{Inbox, Link};
 use crate::engine::protocol::{long_packets, packets};
+use crate::raw::RequestId;
 
 /// Events handled before the rings get their turn.
 const BATCH: usize = 32;
@@ -29,15 +31,20 @@ unsafe impl Source for Packet<'_> {
 pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
     let mut moved = false;
     for _ in 0..BATCH {
-        let Some(happened) = cx.fabric.poll(inbox) else {
+        let Some((fabric, event)) = cx.fabric.poll(inbox) else {
             if cx.fabric.leave_alone() {
                 continue;
             }
             break;
         };
-        moved |= !matches!(happened, Happened::More(..));
-        match happened {
-            Happened::Records(from, link) => {
+        let at = |connection| Link { fabric, connection };
+        moved |= !matches!(event, Event::More { .. });
+        match event {
+            Event::Messages => {
+                let link = at(inbox.connection());
+                let Some(from) = cx.fabric.peer_at(link) else {
+                    continue;
+                };
                 for (form, payload) in inbox.messages() {
                     dispatch::on_record(cx, from, form.kind, form.tag, &Packet(payload));
                 }
@@ -45,21 +52,33 @@ pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
                     long_packets::on_begun(cx, from, link, form, first);
                 }
             }
-            Happened::More(from, link, left) => {
-                if !long_packets::on_more(cx, from, link, left) {
-                    break;
+            Event::More { connection, left } => {
+                let link = at(connection);
+                match cx.fabric.peer_at(link) {
+                    None => cx.fabric.disconnect(link),
+                    Some(from) => {
+                        if !long_packets::on_more(cx, from, link, left as u64) {
+                            break;
+                        }
+                    }
                 }
                 moved = true;
             }
-            Happened::Connected {
-                link,
-                known,
-                id,
+            Event::Connected {
+                connection,
+                peer,
                 hello,
-            } => contact::on_connected(cx, link, known, id, &hello),
-            Happened::Read(id, failed) => packets::on_read(cx, id, failed),
-            Happened::Failed(peer, why) => contact::on_failed(cx, peer, why),
-            Happened::Nothing => {}
+            } => {
+                let link = at(connection);
+                let known = cx.fabric.peer_at(link);
+                contact::on_connected(cx, link, known, peer, &hello);
+            }
+            Event::Transferred { token, result } => packets::on_read(cx, RequestId(token), result),
+            Event::Failed { connection, why } => {
+                if let Some(peer) = cx.fabric.lost(at(connection)) {
+                    contact::on_failed(cx, peer, why);
+                }
+            }
         }
     }
     if moved {

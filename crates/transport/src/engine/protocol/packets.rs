@@ -1,5 +1,6 @@
 //! Messages to a peer over the fabric: in packets, or offered to be read.
 
+use limic_fabric::TransferError;
 use limic_policy::Path;
 use limic_policy::select::network::{self, NetworkPlan};
 use limic_records::{self as frame, ControlRecord, Next, OFFSET_BYTES, Offer};
@@ -178,7 +179,7 @@ pub(crate) fn accept(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incom
 }
 
 /// A read is over.
-pub(crate) fn on_read(cx: &mut Cx, id: RequestId, failed: Option<String>) {
+pub(crate) fn on_read(cx: &mut Cx, id: RequestId, result: Result<(), TransferError>) {
     let Some(slot) = cx.requests.find(id) else {
         return;
     };
@@ -188,9 +189,9 @@ pub(crate) fn on_read(cx: &mut Cx, id: RequestId, failed: Option<String>) {
     let ReceiveStage::Reading(incoming) = receiving.stage else {
         return;
     };
-    match failed {
-        None => rendezvous::finish_receive(cx, slot, &incoming),
-        Some(why) => {
+    match result {
+        Ok(()) => rendezvous::finish_receive(cx, slot, &incoming),
+        Err(why) => {
             tracing::warn!(
                 "network-read with peer {}: {why}; using packets",
                 incoming.from()
