@@ -48,7 +48,7 @@ pub use explain::{Explanation, RefusedPath};
 pub use latency_probe::LatencyProbe;
 pub use line_latency::{Distance, LineLatency, ParseLineLatencyError};
 pub use path::{Backend, Copies, ParsePathError, Path, PathParts, PathSet, Protocol};
-pub use query::{Locality, ParseLocalityError, ParsePaceError, Query, ReceiverPace};
+pub use query::{Locality, Query, ReceiverPace};
 pub use question::{History, Question, Receiver, SendMemory};
 pub use row::{Row, RowSource};
 pub use table::{Table, Thresholds};

@@ -54,3 +54,29 @@ pub fn find<T: Copy>(all: &[T], name: fn(T) -> &'static str, text: &str) -> Opti
     let mut all = all.iter().copied();
     all.find(|value| name(*value).eq_ignore_ascii_case(text))
 }
+
+/// A name that no value has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}' is not a {what}; accepted: {accepted}")]
+pub struct UnknownName {
+    text: String,
+    what: &'static str,
+    accepted: String,
+}
+
+/// As [`find`]; the error says `what` the values are, and the names of all.
+pub fn parse<T: Copy>(
+    all: &[T],
+    name: fn(T) -> &'static str,
+    what: &'static str,
+    text: &str,
+) -> Result<T, UnknownName> {
+    find(all, name, text).ok_or_else(|| {
+        let names: Vec<_> = all.iter().copied().map(name).collect();
+        UnknownName {
+            text: text.trim().to_owned(),
+            what,
+            accepted: names.join(", "),
+        }
+    })
+}

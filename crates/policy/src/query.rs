@@ -4,7 +4,7 @@ use core::str::FromStr;
 
 use super::Capabilities;
 use crate::named;
-use crate::named::find;
+use crate::named::{UnknownName, parse};
 
 named! {
     /// How far apart two endpoints are, nearest first.
@@ -38,19 +38,11 @@ impl Locality {
     }
 }
 
-/// The name is not that of a locality.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "'{0}' is not a locality; accepted: self, same-process, shared-cache, same-package, other-package"
-)]
-pub struct ParseLocalityError(String);
-
 impl FromStr for Locality {
-    type Err = ParseLocalityError;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = find(&Self::ALL, Self::name, name);
-        found.ok_or_else(|| ParseLocalityError(name.trim().to_owned()))
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        parse(&Self::ALL, Self::name, "locality", name)
     }
 }
 
@@ -67,17 +59,11 @@ named! {
     }
 }
 
-/// The name is neither `usual` nor `slow-receiver`.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a situation; accepted: usual, slow-receiver")]
-pub struct ParsePaceError(String);
-
 impl FromStr for ReceiverPace {
-    type Err = ParsePaceError;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = find(&Self::ALL, Self::name, name);
-        found.ok_or_else(|| ParsePaceError(name.trim().to_owned()))
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        parse(&Self::ALL, Self::name, "situation", name)
     }
 }
 
