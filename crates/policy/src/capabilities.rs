@@ -4,24 +4,21 @@ use core::fmt;
 
 use super::{ByteSize, INLINE_CAPACITY, Locality, Path, PathSet};
 
-/// The paths that a pair can use at this moment, with the limits of its rings.
+/// The paths that a pair can use at this moment, with the limit of its rings.
 ///
-/// 24 bytes, `Copy`: a pair keeps its own and takes a path out when it fails at run time.
+/// 16 bytes, `Copy`: a pair keeps its own and takes a path out when it fails at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// Paths that both ends support, that are allowed, and that have not failed.
     pub paths: PathSet,
-    /// Longest message in bytes that goes in one cache line of the ring.
-    pub max_inline: u64,
     /// Longest message in bytes that the ring between the two holds.
     pub max_eager: u64,
 }
 
 impl Capabilities {
-    /// Every path, with no limit but [`INLINE_CAPACITY`].
+    /// Every path, without a limit.
     pub const ALL: Self = Self {
         paths: PathSet::ALL,
-        max_inline: INLINE_CAPACITY,
         max_eager: u64::MAX,
     };
 
@@ -49,8 +46,8 @@ impl Capabilities {
         match path {
             Path::SelfCopy if locality != Locality::Itself => Some(Refusal::NotItself),
             Path::SameProcess if locality > Locality::SameProcess => Some(Refusal::OtherProcess),
-            Path::Inline if bytes > self.max_inline => Some(Refusal::TooLong {
-                max: self.max_inline,
+            Path::Inline if bytes > INLINE_CAPACITY => Some(Refusal::TooLong {
+                max: INLINE_CAPACITY,
             }),
             Path::Eager if bytes > self.max_eager => Some(Refusal::TooLong {
                 max: self.max_eager,

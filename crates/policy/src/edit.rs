@@ -65,8 +65,8 @@ impl Table {
     }
 
     /// This table with messages up to `bytes` going inline, in every run that has inline rows; 0
-    /// leaves inline to empty messages. What a slot holds ([`super::Capabilities::max_inline`])
-    /// still caps it.
+    /// leaves inline to empty messages. What a slot holds ([`super::INLINE_CAPACITY`]) still caps
+    /// it.
     #[must_use]
     pub fn with_inline_max(&self, bytes: u64, source: &RowSource) -> Self {
         self.edited(|_, _, run| {

@@ -3,7 +3,9 @@
 use core::fmt;
 
 use super::builtin;
-use super::{ByteSize, Capabilities, Locality, Path, Query, ReceiverPace, Row, TableError};
+use super::{
+    ByteSize, Capabilities, INLINE_CAPACITY, Locality, Path, Query, ReceiverPace, Row, TableError,
+};
 
 /// Where short messages end, for one pair: two compares in the send path.
 ///
@@ -260,7 +262,7 @@ impl Table {
             .iter()
             .map(|r| r.up_to_bytes)
             .collect();
-        ends.extend([capabilities.max_inline, capabilities.max_eager]);
+        ends.extend([INLINE_CAPACITY, capabilities.max_eager]);
         ends.sort_unstable();
         let mut thresholds = Thresholds::default();
         let mut ends = ends.into_iter().peekable();

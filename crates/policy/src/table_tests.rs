@@ -22,16 +22,12 @@ fn lengths() -> impl Strategy<Value = u64> {
 }
 
 fn capabilities() -> impl Strategy<Value = Capabilities> {
-    (
-        proptest::collection::vec(settable(), 0..10),
-        0..=64_u64,
-        0..100_000_u64,
-    )
-        .prop_map(|(paths, max_inline, max_eager)| Capabilities {
+    (proptest::collection::vec(settable(), 0..10), 0..100_000_u64).prop_map(|(paths, max_eager)| {
+        Capabilities {
             paths: paths.into_iter().collect(),
-            max_inline,
             max_eager,
-        })
+        }
+    })
 }
 
 fn queries() -> impl Strategy<Value = Query> {

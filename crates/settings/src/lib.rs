@@ -90,15 +90,6 @@ pub struct SegmentSettings {
     pub staging_buffer_bytes: u32,
 }
 
-impl SegmentSettings {
-    /// Longest message in bytes that can go eagerly between two endpoints, unless it answers
-    /// another one: 64 KiB.
-    #[must_use]
-    pub const fn longest_eager_bytes(&self) -> u64 {
-        limic_policy::select::LONGEST_EAGER
-    }
-}
-
 impl Default for SegmentSettings {
     fn default() -> Self {
         Settings::default().segment()

@@ -2,9 +2,8 @@
 
 use limic::networks::limits;
 use limic::settings::{FabricUse, LineLatency, OfiReads, Path, PathSet, Settings, SettingsBuilder};
-use limic_policy::{
-    Capabilities, History, INLINE_CAPACITY, Locality, Question, Receiver, ReceiverPace, SendMemory,
-};
+use limic_policy::select::LONGEST_EAGER;
+use limic_policy::{Capabilities, History, Locality, Question, Receiver, ReceiverPace, SendMemory};
 use limic_tests::Random;
 
 /// What all pairs have in common. What is measured must not overrule what is explained, so it is
@@ -78,8 +77,7 @@ pub(super) fn capabilities(settings: &Settings, locality: Locality) -> Capabilit
     }
     Capabilities {
         paths,
-        max_inline: INLINE_CAPACITY,
-        max_eager: settings.segment().longest_eager_bytes(),
+        max_eager: LONGEST_EAGER,
     }
 }
 

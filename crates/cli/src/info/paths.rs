@@ -3,6 +3,7 @@
 use limic::Settings;
 use limic::networks::{Network, NetworkOff, networks};
 use limic::settings::{Path, PathSet};
+use limic_policy::select::LONGEST_EAGER;
 use limic_policy::{Capabilities, Locality};
 
 /// Whether a path can be taken on this machine with these settings.
@@ -192,7 +193,7 @@ pub(super) fn capabilities(
     if locality != Locality::SameProcess {
         capabilities.demote(Path::SameProcess);
     }
-    capabilities.max_eager = settings.segment().longest_eager_bytes();
+    capabilities.max_eager = LONGEST_EAGER;
     capabilities
 }
 

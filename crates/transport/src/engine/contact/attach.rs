@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 
 use limic_copy::RemoteProcess;
 use limic_policy::select::LONGEST_EAGER;
-use limic_policy::{Capabilities, INLINE_CAPACITY, Path};
+use limic_policy::{Capabilities, Path};
 use limic_shm::control::PeerDoorbell;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::wakeup::Waker;
@@ -124,7 +124,6 @@ fn single_copy(
     let allowed = cx.settings.allowed();
     let mut capabilities = Capabilities {
         paths: allowed,
-        max_inline: INLINE_CAPACITY,
         max_eager: LONGEST_EAGER,
     };
     let cma = if !allowed.contains(Path::Cma) && !allowed.contains(Path::SplitCopy) {
