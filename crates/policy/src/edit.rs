@@ -32,12 +32,6 @@ pub enum TableError {
         /// Where both end, in bytes.
         up_to_bytes: u64,
     },
-    /// More rows than a table holds.
-    #[error("{rows} rows are too many; a table holds 65535")]
-    TooMany {
-        /// How many there were.
-        rows: usize,
-    },
 }
 
 impl Table {

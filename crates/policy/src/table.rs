@@ -43,7 +43,7 @@ pub struct Table {
     rows: Vec<Row>,
     entries: Box<[Entry]>,
     /// First and one past the last entry of each (locality, when).
-    runs: [(u16, u16); RUNS],
+    runs: [(usize, usize); RUNS],
 }
 
 const fn run_index(locality: Locality, when: ReceiverPace) -> usize {
@@ -77,9 +77,6 @@ impl Table {
     /// [`TableError`] when a (locality, situation) has no row, has two rows that end at the same
     /// length, or has none that ends at `u64::MAX`.
     pub fn from_rows(rows: Vec<Row>) -> Result<Self, TableError> {
-        if rows.len() > usize::from(u16::MAX) {
-            return Err(TableError::TooMany { rows: rows.len() });
-        }
         let table = Self::build(rows);
         for locality in Locality::ALL {
             for when in ReceiverPace::ALL {
@@ -106,12 +103,12 @@ impl Table {
     fn build(mut rows: Vec<Row>) -> Self {
         rows.sort_by_key(|row| (row.locality, row.when, row.up_to_bytes));
         let mut runs = [(0, 0); RUNS];
-        let mut at: u16 = 0;
+        let mut at = 0;
         for locality in Locality::ALL {
             for when in ReceiverPace::ALL {
                 let start = at;
                 let in_run = |row: &&Row| row.locality == locality && row.when == when;
-                at += rows.iter().filter(in_run).count() as u16;
+                at += rows.iter().filter(in_run).count();
                 runs[run_index(locality, when)] = (start, at);
             }
         }
@@ -155,7 +152,7 @@ impl Table {
     #[must_use]
     pub fn run(&self, locality: Locality, when: ReceiverPace) -> &[Row] {
         let (start, end) = self.runs[run_index(locality, when)];
-        &self.rows[usize::from(start)..usize::from(end)]
+        &self.rows[start..end]
     }
 
     /// The path for a message; `None` if the pair has none for it
@@ -185,13 +182,13 @@ impl Table {
     #[inline]
     pub(super) fn row_index(&self, query: &Query) -> usize {
         let (start, end) = self.runs[run_index(query.locality, query.pace)];
-        let run = &self.entries[usize::from(start)..usize::from(end)];
+        let run = &self.entries[start..end];
         // A linear search: a run has two to six rows, all in one or two cache lines.
         let offset = run
             .iter()
             .position(|e| query.bytes <= e.up_to_bytes)
             .unwrap_or(0);
-        usize::from(start) + offset
+        start + offset
     }
 
     /// Tries the paths in their order and reports each that is refused, with why. Gives the row
@@ -216,7 +213,7 @@ impl Table {
                 false
             }
         };
-        let end = usize::from(self.runs[run_index(locality, query.pace)].1);
+        let end = self.runs[run_index(locality, query.pace)].1;
         let mut at = self.row_index(query);
         loop {
             let entry = self.entries.get(at)?;
