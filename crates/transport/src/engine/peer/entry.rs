@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 
-use limic_policy::Path;
 use limic_records::ControlRecord;
 use limic_shm::system::FIRST_GENERATION;
 
@@ -38,14 +37,6 @@ impl Channel {
     /// Whether what was sent arrives though this process ends: memory is shared, packets are not.
     pub(crate) fn outlives_sender(&self) -> bool {
         !matches!(self, Self::Fabric(_))
-    }
-
-    /// The path of a long message in fragments.
-    pub(crate) fn fragments_path(&self) -> Path {
-        match self {
-            Self::Fabric(_) => Path::Network,
-            Self::Shm(_) | Self::Loopback => Path::Pipeline,
-        }
     }
 }
 

@@ -339,6 +339,6 @@ pub(crate) fn all_sent(cx: &mut Cx, slot: Slot, fragments: Fragments) {
         send::end_send(cx, slot, sent(to, tag, len));
         return regions::end_access(cx, fragments.region, to);
     }
-    let path = packets::fragments_path(cx, to);
+    let path = packets::network_or(cx, to, Path::Pipeline);
     send::finish_send(cx, slot, path);
 }

@@ -201,17 +201,10 @@ pub(crate) fn on_read(cx: &mut Cx, id: RequestId, result: Result<(), TransferErr
     }
 }
 
-/// The path of an eager message that does not come at once.
-pub(crate) fn eager_path(cx: &Cx, peer: u32) -> Path {
+/// The path for which the fragments of a message count, to or from a peer: in shared memory `path`.
+pub(crate) fn network_or(cx: &Cx, peer: u32, path: Path) -> Path {
     match cx.peers.channel(peer) {
         Some(Channel::Fabric(_)) => Path::Network,
-        _ => Path::EagerFragments,
+        _ => path,
     }
-}
-
-/// The path of a message's fragments.
-pub(crate) fn fragments_path(cx: &Cx, peer: u32) -> Path {
-    cx.peers
-        .channel(peer)
-        .map_or(Path::Pipeline, Channel::fragments_path)
 }

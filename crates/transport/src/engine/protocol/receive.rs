@@ -83,7 +83,7 @@ fn receive_unkept(
         UnexpectedBody::Bytes(bytes) => receive_kept(cx, envelope, bytes, &into),
         UnexpectedBody::Partial(bytes) => {
             let incoming = Incoming {
-                path: packets::eager_path(cx, from),
+                path: packets::network_or(cx, from, Path::EagerFragments),
                 ..Incoming::new(envelope, len, into.len())
             };
             assembly::receive_partial(cx, incoming, bytes, into, owner)
