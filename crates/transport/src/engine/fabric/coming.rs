@@ -8,25 +8,13 @@ use crate::engine::request::Destination;
 
 /// What a long record is that has begun to come. The network knows how much of it is missing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Coming {
-    /// An eager message of so many bytes.
-    Eager {
-        /// Where they go.
-        to: Destination,
-        len: u64,
-    },
-    /// A fragment: which receive has asked for it, and the first byte of the message behind it.
-    Asked { receive: u64, end: u64 },
-}
-
-impl Coming {
+pub(crate) struct Coming {
+    /// Where its bytes go.
+    pub(crate) to: Destination,
     /// The first byte of the message that is not in the record.
-    pub(crate) fn end(&self) -> u64 {
-        match *self {
-            Self::Eager { len, .. } => len,
-            Self::Asked { end, .. } => end,
-        }
-    }
+    pub(crate) end: u64,
+    /// The message may be longer than its receive: nobody asked for the bytes.
+    pub(crate) cut: bool,
 }
 
 /// The stretches of a message that are written by one call.

@@ -258,7 +258,8 @@ pub(crate) fn receive_remaining(
             pair.assembly = Some(EagerAssembly { to, at, len });
         }
         Some(PeerState::Up(Channel::Fabric(link))) => {
-            cx.fabric.set_coming(*link, Coming::Eager { to, len });
+            let (end, cut) = (len, true);
+            cx.fabric.set_coming(*link, Coming { to, end, cut });
         }
         _ => debug_assert!(false, "a message comes from a peer that is up"),
     }

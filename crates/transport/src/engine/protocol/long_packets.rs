@@ -63,13 +63,16 @@ fn begin(cx: &mut Cx, from: u32, link: Link, form: Form, first: &[u8]) -> Result
     let missing = u64::from(form.len).saturating_sub(first.len() as u64);
     let (coming, here) = match Frame::decode(from, form.kind, form.tag, first)? {
         Frame::Eager(envelope, body) => {
-            let len = body.len() + missing;
-            let to = assembly::destination(cx, envelope, (len, Path::Network), false)?;
-            (Coming::Eager { to, len }, body.len())
+            let end = body.len() + missing;
+            let to = assembly::destination(cx, envelope, (end, Path::Network), false)?;
+            let cut = true;
+            (Coming { to, end, cut }, body.len())
         }
         Frame::FragmentInline(Transfer::Asked { receive, at }, body) => {
             let end = at.checked_add(body.len() + missing).ok_or(UNWANTED)?;
-            (Coming::Asked { receive, end }, body.len())
+            let to = Destination::Receive(RequestId(receive));
+            let cut = false;
+            (Coming { to, end, cut }, body.len())
         }
         _ => return Err("a long record of a kind of which all are short"),
     };
@@ -142,10 +145,7 @@ fn target<'a>(
     coming: Coming,
     left: u64,
 ) -> Result<ReceiveTarget<'a>, Violation> {
-    let at = coming.end().saturating_sub(left);
-    let (to, cut) = match coming {
-        Coming::Eager { to, .. } => (to, true),
-        Coming::Asked { receive, .. } => (Destination::Receive(RequestId(receive)), false),
-    };
+    let Coming { to, end, cut } = coming;
+    let at = end.saturating_sub(left);
     ReceiveTarget::find(requests, store, from, to, (at, left), cut)
 }
