@@ -19,7 +19,7 @@ use limic_shm::system::Instant;
 use super::help::Help;
 use super::peer::inquiry::Inquiry;
 use crate::raw::{Access, RawSliceMut, RegionId, part};
-use crate::{Error, Result};
+use crate::{Address, Error, Result};
 
 /// One region.
 struct Region {
@@ -37,9 +37,7 @@ struct Region {
 /// What is to be exposed, and how.
 #[derive(Clone, Copy)]
 pub(crate) struct Exposure {
-    pub(crate) memory: RawSliceMut,
-    /// Of the vector that the memory was, if it becomes the endpoint's.
-    pub(crate) capacity: Option<usize>,
+    pub(crate) memory: LooseMemory,
     /// The key that the caller picked, if it did.
     pub(crate) key: Option<u64>,
     pub(crate) access: Access,
@@ -93,7 +91,7 @@ impl Regions {
     ) -> Result<(RegionId, u64)> {
         let key = self.new_key(segment, exposure.key)?;
         let region = Region {
-            memory: LooseMemory::new(exposure.memory, exposure.capacity),
+            memory: exposure.memory,
             access: exposure.access,
             origin: exposure.origin,
             key,
@@ -130,9 +128,7 @@ impl Regions {
                 "all {count} regions of this endpoint are in use: revoke one, or expose larger slices"
             )));
         }
-        let key =
-            limic_shm::system::random().map_err(|_| Error::NoMemory("no random key".into()))?;
-        Ok(key.max(1))
+        Address::generate_key()
     }
 
     fn get(&mut self, id: RegionId) -> Result<&mut Region> {

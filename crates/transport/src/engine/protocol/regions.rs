@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use limic_policy::Path;
 use limic_records::{Done, Next, RegionAccess};
-use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
+use limic_shm::bytes::{LooseMemory, ReceiveBuffer, SendBuffer};
 
 use super::{fragments, rendezvous, rma};
 use crate::engine::control::counting;
@@ -42,21 +42,17 @@ fn refuse_if_closed(cx: &mut Cx) -> Result<()> {
 /// Exposes memory under a random key.
 pub(crate) fn expose(cx: &mut Cx, memory: Vec<u8>) -> Result<(RegionId, u64)> {
     refuse_if_closed(cx)?;
-    let mut memory = core::mem::ManuallyDrop::new(memory);
+    let memory = LooseMemory::of(memory);
     let exposure = Exposure {
-        memory: RawSliceMut {
-            // Of the vector, whose memory it is to be again: not of a slice in it.
-            start: memory.as_mut_ptr(),
-            len: memory.len(),
-        },
-        capacity: Some(memory.capacity()),
+        memory,
         key: None,
         access: Access::BOTH,
         origin: 0,
     };
     let exposed = cx.regions.expose(&cx.memory.segment, exposure);
     if exposed.is_err() {
-        core::mem::ManuallyDrop::into_inner(memory);
+        // SAFETY: it was not exposed.
+        drop(unsafe { memory.rebuild() });
     }
     exposed
 }
@@ -74,8 +70,7 @@ pub(crate) unsafe fn expose_raw(
 ) -> Result<(RegionId, u64)> {
     refuse_if_closed(cx)?;
     let exposure = Exposure {
-        memory,
-        capacity: None,
+        memory: LooseMemory::new(memory, None),
         key,
         access,
         origin,
