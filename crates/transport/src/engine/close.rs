@@ -24,8 +24,7 @@ pub(crate) fn leave(cx: &mut Cx, deadline: Instant) {
 /// Fails all peers, also those that are named later.
 pub(crate) fn fail_all(cx: &mut Cx, why: &PeerFailure) {
     cx.identity.close();
-    cx.matching.close(why.clone());
-    cx.peers.close(why.clone());
+    cx.peers.closed = Some(why.clone());
     for peer in 0..cx.peers.len() {
         failure::fail_peer(cx, peer, why.clone());
     }

@@ -7,7 +7,6 @@ use super::stop_writer::stop_writer;
 use crate::counters::Event;
 use crate::engine::control::{budget, spins};
 use crate::engine::cx::Cx;
-use crate::engine::matching::Liveness;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::peer::pair::ShmPair;
 use crate::engine::peer::table::{Channel, PeerState};

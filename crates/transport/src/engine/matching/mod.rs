@@ -26,22 +26,9 @@ use self::deaths::Deaths;
 use self::many::ManyRooms;
 use self::reserved::Kept;
 use self::unexpected_store::UnexpectedStore;
+use crate::engine::peer::table::Peers;
 use crate::error::PeerFailure;
 use crate::{Error, Peer, Result, Selector};
-
-/// Which peers live.
-pub(crate) trait Liveness {
-    fn is_alive(&self, peer: u32) -> bool;
-
-    /// Why a peer failed, if it did.
-    ///
-    /// # Errors
-    /// [`Error::UnknownPeer`].
-    fn failure(&self, peer: u32) -> Result<Option<PeerFailure>>;
-
-    /// This endpoint itself.
-    fn me(&self) -> Peer;
-}
 
 /// Receives and messages that wait for each other.
 pub(crate) struct Matching {
@@ -53,8 +40,6 @@ pub(crate) struct Matching {
     pub(crate) deaths: Deaths,
     /// Messages that found no receive, wrapping.
     kept: u32,
-    /// Why nothing can arrive any more, if so.
-    closed: Option<PeerFailure>,
 }
 
 impl Matching {
@@ -73,7 +58,6 @@ impl Matching {
             bound: UnexpectedBound::new(budget),
             deaths: Deaths::default(),
             kept: 0,
-            closed: None,
         })
     }
 
@@ -83,19 +67,14 @@ impl Matching {
         &mut self.unexpected
     }
 
-    /// Nothing can arrive any more.
-    pub(crate) fn close(&mut self, why: PeerFailure) {
-        self.closed = Some(why);
-    }
-
     /// Whether something may arrive that the selector accepts.
     #[inline(always)]
-    pub(crate) fn can_arrive(&self, peers: &impl Liveness, selector: &Selector) -> bool {
+    pub(crate) fn can_arrive(&self, peers: &Peers, selector: &Selector) -> bool {
         let alive = match selector.source {
             Some(peer) => peers.is_alive(peer.0),
             None => self.deaths.is_empty(),
         };
-        alive & self.closed.is_none()
+        alive & peers.closed.is_none()
     }
 
     /// Refuses a selector that nothing can ever match.
@@ -103,7 +82,7 @@ impl Matching {
     /// # Errors
     /// [`Error::PeerFailed`], [`Error::UnknownPeer`].
     #[inline(always)]
-    pub(crate) fn check(&mut self, peers: &impl Liveness, selector: &Selector) -> Result<()> {
+    pub(crate) fn check(&mut self, peers: &Peers, selector: &Selector) -> Result<()> {
         if self.can_arrive(peers, selector) {
             return Ok(());
         }
@@ -111,16 +90,16 @@ impl Matching {
     }
 
     #[cold]
-    fn refuse(&mut self, peers: &impl Liveness, selector: &Selector) -> Result<()> {
+    fn refuse(&mut self, peers: &Peers, selector: &Selector) -> Result<()> {
         let (peer, why) = match selector.source {
             Some(peer) => {
                 let failure = peers.failure(peer.0)?;
-                let failure = failure.or_else(|| self.closed.clone());
+                let failure = failure.or_else(|| peers.closed.clone());
                 (peer, failure.unwrap_or(PeerFailure::Closed))
             }
-            None => match (&self.closed, self.deaths.take()) {
+            None => match (&peers.closed, self.deaths.take()) {
                 // Nobody can send to a closed endpoint: it names itself as the one that is gone.
-                (Some(why), _) => (peers.me(), why.clone()),
+                (Some(why), _) => (Peer(peers.me().unwrap_or(u32::MAX)), why.clone()),
                 (None, Some((peer, why))) => (Peer(peer), why),
                 (None, None) => return Ok(()),
             },

@@ -8,7 +8,8 @@
 use limic_matching::{Full, PostedId, Selector as Query, Source as From};
 use limic_shm::bytes::{ReceiveBuffer, SingleSlice};
 
-use super::{Liveness, Matching};
+use super::Matching;
+use crate::engine::peer::table::Peers;
 use crate::engine::request::{Requests, Slot};
 use crate::raw::{Owner, RequestId};
 use crate::{Error, Result, Selector};
@@ -37,7 +38,7 @@ impl Matching {
     pub(crate) fn post_to_fifo(
         &self,
         requests: &mut Requests,
-        peers: &impl Liveness,
+        peers: &Peers,
         selector: &Selector,
         room: SingleSlice,
         owner: Owner,

@@ -15,7 +15,6 @@ use super::neighbours::Neighbours;
 use super::notes::Notes;
 use super::pair::ShmPair;
 use crate::counters::Row;
-use crate::engine::matching::Liveness;
 use crate::error::PeerFailure;
 use crate::{Address, Error, Peer, Result};
 
@@ -48,8 +47,9 @@ pub(crate) struct Peers {
     pub(crate) notes: Notes,
     /// The peer to which the line latency is measured next.
     next_probed: u32,
-    /// Why this endpoint meets nobody any more, if so.
-    closed: Option<PeerFailure>,
+    /// Why this endpoint meets nobody any more, if so: nothing can arrive, and peers that are named
+    /// from now on have failed.
+    pub(crate) closed: Option<PeerFailure>,
 }
 
 impl Peers {
@@ -181,11 +181,6 @@ impl Peers {
     #[inline(always)]
     pub(crate) fn channel(&self, number: u32) -> Option<&Channel> {
         self.entries.get(number as usize)?.channel()
-    }
-
-    /// Peers that are named from now on have failed.
-    pub(crate) fn close(&mut self, why: PeerFailure) {
-        self.closed = Some(why);
     }
 
     /// A peer is reached by a channel from now on.
@@ -374,16 +369,18 @@ impl Peers {
             .enumerate()
             .map(|(number, entry)| (number as u32, entry))
     }
-}
 
-impl Liveness for Peers {
     #[inline(always)]
-    fn is_alive(&self, peer: u32) -> bool {
+    pub(crate) fn is_alive(&self, peer: u32) -> bool {
         let entry = self.entries.get(peer as usize);
         entry.is_some_and(|entry| entry.failure().is_none())
     }
 
-    fn failure(&self, peer: u32) -> Result<Option<PeerFailure>> {
+    /// Why a peer failed, if it did.
+    ///
+    /// # Errors
+    /// [`Error::UnknownPeer`].
+    pub(crate) fn failure(&self, peer: u32) -> Result<Option<PeerFailure>> {
         match self.entries.get(peer as usize) {
             Some(entry) => Ok(entry.failure().cloned()),
             None => Err(Error::UnknownPeer {
@@ -391,10 +388,6 @@ impl Liveness for Peers {
                 known: self.len(),
             }),
         }
-    }
-
-    fn me(&self) -> Peer {
-        Peer(self.me.unwrap_or(u32::MAX))
     }
 }
 

@@ -5,7 +5,6 @@ use limic_policy::Path;
 use crate::engine::control::counting;
 use crate::engine::cx::Cx;
 use crate::engine::envelope::{Envelope, Told};
-use crate::engine::matching::Liveness;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::protocol::unexpected;
 use crate::engine::request::{Operation, SendStage, Sending, Slot, sent};

@@ -10,7 +10,6 @@ use limic_shm::sync::Ordering;
 use super::{attach_both, meet, open, open_with, outcome, pending, post};
 use crate::Error;
 use crate::engine::Engine;
-use crate::engine::matching::Liveness;
 use crate::engine::outbox::{self, MOST_ANSWERS};
 use crate::engine::protocol::{cancel, regions, send};
 use crate::raw::Posted;

@@ -11,7 +11,6 @@ use super::third::{Forger, PATIENCE, Pair};
 use super::{outcome, turn, without_pidfd};
 use crate::Error;
 use crate::child::holds_in_child;
-use crate::engine::matching::Liveness;
 use crate::engine::progress::work;
 use crate::engine::request::SendStage;
 use crate::raw::{Posted, RequestId};

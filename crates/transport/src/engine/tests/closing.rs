@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use limic_shm::control::Sent;
 
 use super::{accessed_region, meet, met, open, open_with, pending, post, post_receive, until};
-use crate::engine::matching::Liveness;
 use crate::engine::protocol::{attempt, receive};
 use crate::error::PeerFailure;
 use crate::raw::Posted;

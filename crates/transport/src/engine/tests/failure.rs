@@ -16,7 +16,6 @@ use super::{
 use crate::engine::Engine;
 use crate::engine::contact::connections;
 use crate::engine::contact::failure::fail_peer;
-use crate::engine::matching::Liveness;
 use crate::engine::protocol::{receive, regions};
 use crate::error::PeerFailure;
 use crate::raw::{Posted, RawSliceMut};

@@ -10,7 +10,6 @@ use limic_shm::control::{MAX_MESSAGE, Received, Socket};
 use super::{OnEvent, claimer, known, met, open, send, tags, turn, until, wait_for};
 use crate::engine::Engine;
 use crate::engine::contact::handshake;
-use crate::engine::matching::Liveness;
 use crate::engine::peer::greeting::{self, Greeting};
 use crate::error::PeerFailure;
 

@@ -18,7 +18,6 @@ use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::contact::{arenas, connections};
 use crate::engine::envelope::Envelope;
-use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::peer::greeting;
 use crate::engine::protocol::regions;

@@ -10,7 +10,6 @@ use limic_records::{self as frame, ClearToSend, Done, Next, Offer};
 use super::networks::{call, listening};
 use super::{known, pending, post, send, tags};
 use crate::engine::Engine;
-use crate::engine::matching::Liveness;
 use crate::engine::matching::unexpected_store::UnexpectedBody;
 use crate::engine::peer::greeting;
 use crate::error::PeerFailure;

@@ -14,7 +14,6 @@ use super::{
     start_revoke, tags, thread_time, turn, until,
 };
 use crate::engine::Engine;
-use crate::engine::matching::Liveness;
 use crate::engine::outbox;
 use crate::engine::protocol::{regions, rma};
 use crate::raw::{Access, Posted, RawSlice, RawSliceMut, RequestId};

@@ -8,7 +8,6 @@ use limic_records::{self as frame, ControlRecord};
 use super::{is_over, meet, open_fragmenting, open_with, post, post_receive, tags, turn, turns};
 use crate::Peer;
 use crate::engine::Engine;
-use crate::engine::matching::Liveness;
 use crate::raw::Posted;
 
 /// Two endpoints that have met, and move messages as two processes would; the number of each at the

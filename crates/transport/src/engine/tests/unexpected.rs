@@ -12,7 +12,6 @@ use super::{
 };
 use crate::engine::Engine;
 use crate::engine::envelope::Envelope;
-use crate::engine::matching::Liveness;
 use crate::engine::matching::unexpected_store::{UnexpectedBody, UnexpectedMessage};
 use crate::engine::outbox;
 use crate::engine::protocol::{receive, rendezvous, unexpected};

@@ -9,7 +9,6 @@ use super::{failed, meet, open_with, outcome, post_receive, until};
 use crate::counters::Event;
 use crate::engine::Engine;
 use crate::engine::contact::failure;
-use crate::engine::matching::Liveness;
 use crate::engine::protocol::message::Message;
 use crate::engine::protocol::{arena_message, loans, receive, send_ahead};
 use crate::error::PeerFailure;
