@@ -1,17 +1,8 @@
 //! One endpoint from inside: an engine of components.
 //!
 //! [`Engine`] holds the rings that it reads, and [`cx::Cx`], which holds everything else. Protocol
-//! code is made of functions over the context; docs/decisions/0001 says why. The life of a message:
-//!
-//! 1. `protocol::attempt`, `protocol::send`: a message is posted. It leaves at once through a
-//!    ring or in a staging buffer, waits in the backlog, or is offered (rendezvous).
-//! 2. `contact`: at the first message to a peer, the two endpoints meet.
-//! 3. `progress::rings`, `progress::dispatch`: the receiver finds the record in a ring.
-//! 4. `protocol::receive`: the message goes to its receive, if one is posted, or waits in
-//!    `matching::unexpected`.
-//! 5. `protocol::rendezvous`: for an offered message the receiver picks a path, and the bytes move
-//!    by `protocol::fragments`, `single_copy` or `split_copy`.
-//! 6. `request`: the operation is complete, and the application asks for its outcome.
+//! code is made of functions over the context; docs/decisions/0001 says why. The life of a message
+//! is in docs/architecture.md, below a table of the modules.
 
 mod api;
 mod bypass;
