@@ -24,7 +24,9 @@ pub(crate) fn count_sent(cx: &mut Cx, to: u32, path: Path, len: u64) {
     }
 }
 
-/// A message was received whose bytes came without being asked for.
+/// A message was received whose bytes came whole without being asked for: as it was delivered, or
+/// later, if it was kept. Who reads a private ring counts what it delivers out of it by
+/// [`Peers::count_received`](crate::engine::peer::table::Peers::count_received) alone.
 pub(crate) fn count_unasked(cx: &mut Cx, from: u32, len: u64) {
     let Some(peer) = cx.peers.get(from) else {
         return;
@@ -39,7 +41,8 @@ pub(crate) fn count_unasked(cx: &mut Cx, from: u32, len: u64) {
     }
 }
 
-/// A message was received by a path that its receiver takes part in.
+/// A message was received by a path that its receiver takes part in: all of its bytes have been
+/// copied. The protocol of that path calls it; `rendezvous::complete_receive` does for most.
 pub(crate) fn count_received_by(cx: &mut Cx, from: u32, path: Path, len: u64) {
     cx.peers.count_received(from, 1, len);
     cx.counters.received(path, len);

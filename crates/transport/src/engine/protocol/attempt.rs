@@ -65,7 +65,20 @@ pub(crate) unsafe fn short(
     }
 }
 
-/// Sends a message as far as it goes now.
+/// Sends a message as far as it goes now. What comes of it depends on its turn and on the plan for
+/// it; without room it waits:
+///
+/// | turn | `Record` | `Buffer` | `Fragments` | `Ahead` | `Offer` |
+/// |---|---|---|---|---|---|
+/// | `Whole` | `Sent` | `Sent` | not now | not now | not now |
+/// | `Refused` | `Waits` | in fragments | in fragments | `Sent` | `Offer` |
+/// | `Queued` | `Sent` | `Sent`, or in fragments | in fragments | `Offer` | `Offer` |
+/// | `Remaining` | in fragments | in fragments | in fragments | in fragments | in fragments |
+///
+/// Not now is `Waits` or `Offer`, and the message is tried again as `Refused`. In fragments it is
+/// `Sent` or `Begun`. A `Buffer` for what goes in a record is as a `Record`; and a queued `Record`
+/// that fits no slot of the shared ring goes in fragments while other peers hold all buffers. Over
+/// a network, what was refused or is queued goes by the plan of [`packets`].
 ///
 /// # Safety
 /// The slices are readable during the call, and `len` is their length together.

@@ -9,7 +9,8 @@ use limic_shm::bytes::gather;
 use crate::engine::peer::pair::ShmPair;
 use crate::engine::protocol::message::Message;
 
-/// Pushes a message whole: by which path, or `None` if there is no room now.
+/// Pushes a message whole: by which path, or `None` if there is no room now. With the plan `Buffer`
+/// and no recycled buffer free, what goes in a record goes so, and counts as the plan `Record`.
 ///
 /// Cache lines that move to the receiver for `n` bytes through a private ring:
 /// `ceil((16 + n) / 64)`, so one up to 48 bytes; and one back for 32 of them, or for a quarter of
@@ -39,7 +40,7 @@ pub(crate) unsafe fn push_whole(
         }
         if !pair.goes_in_record(len) {
             // SAFETY: the caller's promise.
-            return unsafe { push_staged(pair, pool, *message) };
+            return unsafe { push_whole_staged(pair, pool, *message) };
         }
         let target = pair.staging.recycled_target(pool, &mut pair.out, to, len);
         if let Some(target) = target {
@@ -55,7 +56,7 @@ pub(crate) unsafe fn push_whole(
         return SendPlan::Record.path(&pair.routes, len).filter(|_| pushed);
     }
     // SAFETY: the caller's promise.
-    unsafe { push_staged(pair, pool, *message) }
+    unsafe { push_whole_staged(pair, pool, *message) }
 }
 
 /// A message that is longer than the slots of the shared ring, or than a record, lies in a staging
@@ -64,7 +65,7 @@ pub(crate) unsafe fn push_whole(
 /// # Safety
 /// As [`push_whole`].
 #[inline(never)]
-unsafe fn push_staged(
+unsafe fn push_whole_staged(
     pair: &mut ShmPair,
     pool: &mut StagingPool,
     message: Message<'_>,

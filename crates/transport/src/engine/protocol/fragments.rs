@@ -63,8 +63,8 @@ unsafe fn push_fragments(
     while at < message.stop {
         // SAFETY: the caller's promise, and there are bytes left, twice.
         let pushed = unsafe {
-            push_staged(pair, pool, to, message, at)
-                .or_else(|| push_inline(pair, pool, to, message, at))
+            push_fragment_staged(pair, pool, to, message, at)
+                .or_else(|| push_fragment_in_record(pair, pool, to, message, at))
         };
         match pushed {
             Some(pushed) => at += pushed,
@@ -79,7 +79,7 @@ unsafe fn push_fragments(
 /// # Safety
 /// As [`push_fragments`], and `at < message.end`.
 #[inline]
-unsafe fn push_staged(
+unsafe fn push_fragment_staged(
     pair: &mut ShmPair,
     pool: &mut StagingPool,
     to: u32,
@@ -122,9 +122,9 @@ unsafe fn push_staged(
 /// that must not hold up a message to this peer. Gives its length.
 ///
 /// # Safety
-/// As [`push_staged`].
+/// As [`push_fragment_staged`].
 #[cold]
-unsafe fn push_inline(
+unsafe fn push_fragment_in_record(
     pair: &mut ShmPair,
     pool: &StagingPool,
     to: u32,

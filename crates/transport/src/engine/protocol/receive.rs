@@ -306,7 +306,8 @@ pub(crate) fn on_eager(
 }
 
 /// As [`on_eager`], for a message that is not for the head of the posted fifo. True if it was
-/// delivered and the caller has to count it.
+/// delivered and the caller has to count it: `on_eager` does so at once, and who drains a private
+/// ring counts all messages of a turn together. What is kept counts when it is received.
 #[inline(always)]
 pub(crate) fn deliver_eager(cx: &mut Cx, envelope: Envelope, source: &impl Source) -> bool {
     let Envelope { from, tag, .. } = envelope;

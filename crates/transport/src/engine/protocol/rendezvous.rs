@@ -121,6 +121,9 @@ fn choose(
 /// they may come without an offer: if each is offered, nothing moves from the end of one receive
 /// until the answer for the next one has its first fragment. They lie in the staging pool and in
 /// the ring until the application has posted receives and waits for them.
+///
+/// `Next::Unasked` changes nothing for this message: the sender notes it in [`on_clear_to_send`],
+/// and `Routes::select` asks for it at the next ones (`SendState::unasked_bytes`).
 fn choose_next(cx: &mut Cx, incoming: &Incoming) -> Next {
     let Some(pair) = cx.peers.pair(incoming.from()) else {
         return Next::Usual;
@@ -158,7 +161,7 @@ pub(crate) fn request_fragments(cx: &mut Cx, slot: Slot, incoming: &Incoming, ne
     outbox::control(cx, incoming.from(), clear.encode());
 }
 
-/// The sender's buffer is free, and so is the receiver's.
+/// All wanted bytes are in the receive buffer, and the sender is told: its buffer is free.
 pub(crate) fn finish_receive(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     let done = Done::Received(incoming.path).encode(incoming.remote);
     outbox::control(cx, incoming.from(), done);
@@ -214,7 +217,8 @@ fn finish_heard(cx: &mut Cx, slot: Slot, incoming: &Incoming, given_up: Option<u
     finish_receive(cx, slot, incoming);
 }
 
-/// All wanted bytes are in the receive buffer.
+/// All wanted bytes are in the receive buffer. The sender is not told: it sent them itself, or
+/// [`finish_receive`] tells it.
 pub(crate) fn complete_receive(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     let from = incoming.from();
     autotune::note_long_received(cx, incoming);
