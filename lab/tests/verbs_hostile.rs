@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use limic_ibverbs::fabric::{
-    ConnectionFailure, ConnectionId, Event, Fabric, FabricAddress, FabricSettings, Inbox,
+    Arrivals, ConnectionFailure, ConnectionId, Event, Fabric, FabricAddress, FabricSettings,
     SendRefused,
 };
 use limic_lab_tests::in_guest;
@@ -26,7 +26,7 @@ const HOSTILE: [(u8, &[u8]); 5] = [
 /// A rank's fabric, and what became of its connections.
 struct Side {
     fabric: Fabric,
-    inbox: Inbox,
+    arrivals: Arrivals,
     peers: Vec<ConnectionId>,
     connected: Vec<ConnectionId>,
     failed: Vec<(ConnectionId, ConnectionFailure)>,
@@ -51,7 +51,7 @@ impl Side {
         }
         Self {
             fabric,
-            inbox: Inbox::new(),
+            arrivals: Arrivals::new(),
             peers,
             connected: Vec::new(),
             failed: Vec::new(),
@@ -78,12 +78,12 @@ impl Side {
     }
 
     fn progress(&mut self) {
-        match self.fabric.poll(&mut self.inbox) {
+        match self.fabric.poll(&mut self.arrivals) {
             Some(Event::Connected { connection, .. }) => self.connected.push(connection),
             Some(Event::Failed { connection, why }) => self.failed.push((connection, why)),
             Some(Event::Messages) => {
-                let from = self.inbox.connection();
-                let tags = self.inbox.messages().map(|(form, _)| (from, form.tag));
+                let from = self.arrivals.connection();
+                let tags = self.arrivals.messages().map(|(form, _)| (from, form.tag));
                 self.came.extend(tags);
             }
             Some(Event::Transferred { .. } | Event::More { .. }) | None => {}

@@ -44,14 +44,14 @@ impl Form {
 /// Messages of one connection, in order: the caller's, so that they can be read while the fabric
 /// works on.
 #[derive(Debug)]
-pub struct Inbox {
+pub struct Arrivals {
     connection: ConnectionId,
     bytes: Vec<u8>,
     messages: Vec<(Form, u32)>,
     begun: Option<(Form, usize, usize)>,
 }
 
-impl Inbox {
+impl Arrivals {
     /// An empty one, to be used again and again.
     #[must_use]
     pub fn new() -> Self {
@@ -89,7 +89,7 @@ impl Inbox {
 }
 
 /// For fabrics, which fill it.
-impl Inbox {
+impl Arrivals {
     /// Takes the messages out; the ones to come are those of this connection. The bytes stay.
     pub fn begin(&mut self, connection: ConnectionId) {
         self.connection = connection;
@@ -127,7 +127,7 @@ impl Inbox {
     }
 }
 
-impl Default for Inbox {
+impl Default for Arrivals {
     fn default() -> Self {
         Self::new()
     }
@@ -139,20 +139,20 @@ mod tests {
 
     #[test]
     fn a_message_that_reaches_behind_the_bytes_is_left_out() {
-        let mut inbox = Inbox::new();
-        inbox.begin(ConnectionId(3));
-        inbox.bytes_mut().extend([1, 2, 3, 4]);
+        let mut arrivals = Arrivals::new();
+        arrivals.begin(ConnectionId(3));
+        arrivals.bytes_mut().extend([1, 2, 3, 4]);
         let form = |len| Form {
             kind: 1,
             tag: 2,
             len,
         };
-        inbox.push(form(3), 1);
-        inbox.push(form(4), 1);
-        inbox.push(form(u32::MAX), 4);
-        let messages: Vec<_> = inbox.messages().collect();
+        arrivals.push(form(3), 1);
+        arrivals.push(form(4), 1);
+        arrivals.push(form(u32::MAX), 4);
+        let messages: Vec<_> = arrivals.messages().collect();
         assert_eq!(messages, [(form(3), &[2, 3, 4][..])]);
-        inbox.begin(ConnectionId(4));
-        assert!(inbox.is_empty());
+        arrivals.begin(ConnectionId(4));
+        assert!(arrivals.is_empty());
     }
 }

@@ -42,9 +42,10 @@ pub enum Event {
         /// What the peer says of itself.
         hello: Vec<u8>,
     },
-    /// Messages have arrived: they are in the inbox. The last one may have [begun] only.
+    /// Messages have arrived: they are in [`Arrivals`](crate::Arrivals). The last one may
+    /// have [begun] only.
     ///
-    /// [begun]: crate::Inbox::begun
+    /// [begun]: crate::Arrivals::begun
     Messages,
     /// More bytes may be there of the message that has begun on this connection, for
     /// [`Fabric::receive`](crate::Fabric::receive).

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::os::fd::BorrowedFd;
 
 use crate::{
-    ConnectionFailure, ConnectionId, Counts, Event, Form, Inbox, Limits, Part, SendRefused,
+    Arrivals, ConnectionFailure, ConnectionId, Counts, Event, Form, Limits, Part, SendRefused,
 };
 
 /// A range of a peer's memory, with the word of keys that the peer gave ([`Fabric::offer`]).
@@ -120,7 +120,7 @@ pub trait Fabric: Debug + Send {
         0
     }
 
-    /// Takes bytes of the message that [has begun](Inbox::begun), as many as are there and have
+    /// Takes bytes of the message that [has begun](Arrivals::begun), as many as are there and have
     /// room; gives their number. [`Event::More`] says when there may be more.
     ///
     /// # Safety
@@ -149,7 +149,7 @@ pub trait Fabric: Debug + Send {
     fn gave_time(&mut self);
 
     /// Moves everything on, and gives one event. `None`: nothing is to be told now.
-    fn poll(&mut self, inbox: &mut Inbox) -> Option<Event>;
+    fn poll(&mut self, arrivals: &mut Arrivals) -> Option<Event>;
 
     /// Turns of other work between two polls: more than 1 where a poll is a call of the kernel.
     fn poll_every(&self) -> u32 {

@@ -1,7 +1,7 @@
 //! What limic asks of a network: one trait, [`Fabric`], and the words that both sides of it use.
 //!
 //! - [`Fabric`]: all connections of an endpoint over one network;
-//! - [`Event`], [`Inbox`]: what happened, and the messages that came;
+//! - [`Event`], [`Arrivals`]: what happened, and the messages that came;
 //! - [`Part`], [`Parts`]: where an endpoint is reached over each of its networks;
 //! - [`Looks`]: when an endpoint looks at which of its networks.
 //!
@@ -13,16 +13,16 @@
 
 #![deny(unsafe_code)]
 
+mod arrivals;
 mod event;
 mod fabric;
-mod inbox;
 mod limits;
 mod looks;
 mod parts;
 
+pub use arrivals::{Arrivals, Form};
 pub use event::{ConnectionFailure, ConnectionId, Counts, Event, SendRefused, TransferError};
 pub use fabric::{Fabric, MOST_STRETCHES, RemoteRange, Stretch};
-pub use inbox::{Form, Inbox};
 pub use limits::Limits;
 pub use looks::{Looks, SELDOM_WHILE_POLLED};
 pub use parts::{PARTS, Part, Parts, Provider};

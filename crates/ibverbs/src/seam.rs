@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use limic_fabric::{
-    ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Inbox, Limits, Part, Provider,
+    Arrivals, ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Limits, Part, Provider,
     RemoteRange, SendRefused,
 };
 
@@ -121,8 +121,8 @@ impl Fabric for VerbsFabric {
         self.fabric.gave_time();
     }
 
-    fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {
-        let event = self.fabric.poll(inbox)?;
+    fn poll(&mut self, arrivals: &mut Arrivals) -> Option<Event> {
+        let event = self.fabric.poll(arrivals)?;
         if let Event::Transferred { token, .. } = event {
             self.reading.remove(&token);
         }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use limic_fabric::Inbox;
+use limic_fabric::Arrivals;
 
 use crate::fabric::OfiFabric;
 use crate::packet::Kind;
@@ -27,13 +27,13 @@ impl OfiFabric {
                 self.end(number, true);
             }
         }
-        let mut inbox = Inbox::new();
+        let mut arrivals = Arrivals::new();
         loop {
             let under_way = self.connections.len() + self.loose.len() + self.sending.len();
             if under_way == 0 || Instant::now() >= until {
                 break;
             }
-            if self.take_next(&mut inbox).is_none() && self.blocked.is_empty() {
+            if self.take_next(&mut arrivals).is_none() && self.blocked.is_empty() {
                 std::thread::sleep(PAUSE);
             }
         }

@@ -1,6 +1,6 @@
 //! What comes: packets, and the ends of operations.
 
-use limic_fabric::{ConnectionFailure, ConnectionId, Event, Inbox};
+use limic_fabric::{Arrivals, ConnectionFailure, ConnectionId, Event};
 
 use crate::device::{Failure, Looked, Posted, ROOM};
 use crate::fabric::OfiFabric;
@@ -13,8 +13,8 @@ const MOST_EARLY: u64 = 64;
 const CLOCK_EVERY: u32 = 64;
 
 impl OfiFabric {
-    /// The next event; the messages of one are in the inbox.
-    pub(crate) fn take_next(&mut self, inbox: &mut Inbox) -> Option<Event> {
+    /// The next event; the messages of one are in `arrivals`.
+    pub(crate) fn take_next(&mut self, arrivals: &mut Arrivals) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
@@ -22,7 +22,7 @@ impl OfiFabric {
         if self.turn % CLOCK_EVERY == 0 {
             self.look_at_the_clock();
         }
-        if let Some(event) = self.take_early(inbox) {
+        if let Some(event) = self.take_early(arrivals) {
             return Some(event);
         }
         if self.ended.is_empty() {
@@ -35,7 +35,7 @@ impl OfiFabric {
             if let Some(owner) = self.sending.remove(slot) {
                 self.has_gone(slot, owner);
             } else {
-                let came = self.has_come(slot, len, inbox);
+                let came = self.has_come(slot, len, arrivals);
                 self.receive_into(slot);
                 if came {
                     return Some(Event::Messages);
@@ -46,7 +46,7 @@ impl OfiFabric {
             }
         }
         let event = self.events.pop_front();
-        event.or_else(|| self.take_early(inbox))
+        event.or_else(|| self.take_early(arrivals))
     }
 
     /// Asks the provider what has ended.
@@ -119,10 +119,10 @@ impl OfiFabric {
         }
     }
 
-    /// A packet has come. True if there are messages in the inbox.
-    fn has_come(&mut self, slot: Slot, len: usize, inbox: &mut Inbox) -> bool {
+    /// A packet has come. True if there are messages in `arrivals`.
+    fn has_come(&mut self, slot: Slot, len: usize, arrivals: &mut Arrivals) -> bool {
         let bytes = self.device.pool.bytes(slot);
-        // A greeting is small, and messages are copied once: out of the packet, into the inbox.
+        // A greeting is small, and messages are copied once: out of the packet, into `arrivals`.
         let Some((header, more)) = bytes.get(..len).and_then(Header::split) else {
             self.counts.refused += 1;
             return false;
@@ -172,9 +172,9 @@ impl OfiFabric {
                     self.deliverable.push_back(number);
                 }
                 connection.expected += 1;
-                inbox.begin(ConnectionId(number));
-                let taken = take(more, inbox);
-                self.was_taken(number, goodbye, taken, inbox)
+                arrivals.begin(ConnectionId(number));
+                let taken = take(more, arrivals);
+                self.was_taken(number, goodbye, taken, arrivals)
             }
         }
     }
@@ -195,7 +195,7 @@ impl OfiFabric {
     }
 
     /// The next packet of a connection has come before.
-    fn take_early(&mut self, inbox: &mut Inbox) -> Option<Event> {
+    fn take_early(&mut self, arrivals: &mut Arrivals) -> Option<Event> {
         while let Some(number) = self.deliverable.pop_front() {
             let Some(connection) = self.connections.get_mut(&number) else {
                 continue;
@@ -205,9 +205,9 @@ impl OfiFabric {
             };
             connection.expected += 1;
             self.deliverable.push_front(number);
-            inbox.begin(ConnectionId(number));
-            let taken = take(&messages, inbox);
-            if self.was_taken(number, goodbye, taken, inbox) {
+            arrivals.begin(ConnectionId(number));
+            let taken = take(&messages, arrivals);
+            if self.was_taken(number, goodbye, taken, arrivals) {
                 return Some(Event::Messages);
             }
             if let Some(event) = self.events.pop_front() {
@@ -217,17 +217,17 @@ impl OfiFabric {
         None
     }
 
-    /// The messages of a packet are in the inbox. True if there are any.
+    /// The messages of a packet are in `arrivals`. True if there are any.
     fn was_taken(
         &mut self,
         number: u32,
         goodbye: bool,
         taken: Result<(), String>,
-        inbox: &Inbox,
+        arrivals: &Arrivals,
     ) -> bool {
         match taken {
             Ok(()) if goodbye => self.fail(number, ConnectionFailure::Closed),
-            Ok(()) => return !inbox.is_empty(),
+            Ok(()) => return !arrivals.is_empty(),
             Err(why) => self.fail(number, ConnectionFailure::Corrupt(why)),
         }
         false

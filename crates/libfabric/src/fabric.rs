@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use limic_fabric::{
-    ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Inbox, Limits, Part, Provider,
+    Arrivals, ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Limits, Part, Provider,
     RemoteRange, SendRefused,
 };
 use limic_ofi_abi::fi_addr_t;
@@ -311,8 +311,8 @@ impl Fabric for OfiFabric {
         self.holding = 0;
     }
 
-    fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {
-        self.take_next(inbox)
+    fn poll(&mut self, arrivals: &mut Arrivals) -> Option<Event> {
+        self.take_next(arrivals)
     }
 
     fn poll_every(&self) -> u32 {

@@ -14,7 +14,7 @@
 //!
 //! Place and hello are a byte each with their length, and then they. All numbers are little-endian.
 
-use limic_fabric::{Form, Inbox};
+use limic_fabric::{Arrivals, Form};
 
 use crate::connection::Remote;
 
@@ -132,12 +132,12 @@ impl Greeting {
     }
 }
 
-/// Puts the messages of a packet into an inbox, whose bytes they become.
+/// Puts the messages of a packet into `arrivals`, whose bytes they become.
 ///
 /// # Errors
 /// What makes no sense.
-pub(crate) fn take(messages: &[u8], inbox: &mut Inbox) -> Result<(), String> {
-    let bytes = inbox.bytes_mut();
+pub(crate) fn take(messages: &[u8], arrivals: &mut Arrivals) -> Result<(), String> {
+    let bytes = arrivals.bytes_mut();
     bytes.clear();
     bytes.extend_from_slice(messages);
     let mut at = 0;
@@ -152,7 +152,7 @@ pub(crate) fn take(messages: &[u8], inbox: &mut Inbox) -> Result<(), String> {
                 "a message of {len} bytes, which its packet has not"
             ));
         }
-        inbox.push(form, start);
+        arrivals.push(form, start);
         at = start + len as usize;
     }
     Ok(())
@@ -175,10 +175,10 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_harm(bytes in proptest::collection::vec(0..6_u8, 0..300)) {
             let _ = Greeting::from_bytes(&bytes);
-            let mut inbox = Inbox::new();
-            inbox.begin(ConnectionId(0));
-            let taken = take(&bytes, &mut inbox);
-            let sum: usize = inbox.messages().map(|(_, bytes)| MESSAGE + bytes.len()).sum();
+            let mut arrivals = Arrivals::new();
+            arrivals.begin(ConnectionId(0));
+            let taken = take(&bytes, &mut arrivals);
+            let sum: usize = arrivals.messages().map(|(_, bytes)| MESSAGE + bytes.len()).sum();
             prop_assert!(sum <= bytes.len());
             prop_assert!(taken.is_err() || sum == bytes.len());
         }
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn messages_fill_their_packet() {
-        let mut inbox = Inbox::new();
+        let mut arrivals = Arrivals::new();
         let form = |len| Form {
             kind: 7,
             tag: 9,
@@ -215,13 +215,13 @@ mod tests {
         let mut bytes = form(3).to_header().to_vec();
         bytes.extend([1, 2, 3]);
         bytes.extend(form(0).to_header());
-        inbox.begin(ConnectionId(0));
-        assert_eq!(take(&bytes, &mut inbox), Ok(()));
-        let all: Vec<_> = inbox.messages().collect();
+        arrivals.begin(ConnectionId(0));
+        assert_eq!(take(&bytes, &mut arrivals), Ok(()));
+        let all: Vec<_> = arrivals.messages().collect();
         assert_eq!(all, [(form(3), &[1, 2, 3][..]), (form(0), &[][..])]);
         bytes.pop();
-        assert!(take(&bytes, &mut inbox).is_err());
+        assert!(take(&bytes, &mut arrivals).is_err());
         bytes[6] = 1;
-        assert!(take(&bytes, &mut inbox).is_err());
+        assert!(take(&bytes, &mut arrivals).is_err());
     }
 }

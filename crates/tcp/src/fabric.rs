@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use limic_fabric::{
-    ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Inbox, Limits, Part, SendRefused,
-    Stretch,
+    Arrivals, ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Limits, Part,
+    SendRefused, Stretch,
 };
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -296,8 +296,8 @@ impl Fabric for TcpFabric {
         self.holding = 0;
     }
 
-    fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {
-        self.take_next(inbox)
+    fn poll(&mut self, arrivals: &mut Arrivals) -> Option<Event> {
+        self.take_next(arrivals)
     }
 
     fn poll_every(&self) -> u32 {

@@ -25,7 +25,7 @@
 use core::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
-use limic_fabric::{ConnectionFailure, Event, Inbox};
+use limic_fabric::{Arrivals, ConnectionFailure, Event};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
@@ -167,8 +167,8 @@ impl TcpFabric {
         }
     }
 
-    /// The next event; the messages of one are in the inbox.
-    pub(crate) fn take_next(&mut self, inbox: &mut Inbox) -> Option<Event> {
+    /// The next event; the messages of one are in `arrivals`.
+    pub(crate) fn take_next(&mut self, arrivals: &mut Arrivals) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
@@ -183,7 +183,7 @@ impl TcpFabric {
             self.look();
         }
         while let Some(number) = self.readable.pop_front() {
-            if self.read(number, inbox) {
+            if self.read(number, arrivals) {
                 return Some(Event::Messages);
             }
             if let Some(event) = self.events.pop_front() {

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use limic_fabric::{ConnectionFailure, ConnectionId, Event, Inbox};
+use limic_fabric::{Arrivals, ConnectionFailure, ConnectionId, Event};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
@@ -19,8 +19,8 @@ const NARROW: usize = 4 << 10;
 const KEPT: usize = HEADER + LONG;
 
 impl TcpFabric {
-    /// Reads a connection once. True if there are messages in the inbox.
-    pub(crate) fn read(&mut self, number: u32, inbox: &mut Inbox) -> bool {
+    /// Reads a connection once. True if there are messages in `arrivals`.
+    pub(crate) fn read(&mut self, number: u32, arrivals: &mut Arrivals) -> bool {
         let Some(connection) = self.connection(number) else {
             return false;
         };
@@ -34,8 +34,8 @@ impl TcpFabric {
             self.events.push_back(Event::More { connection, left });
             return false;
         }
-        inbox.begin(ConnectionId(number));
-        let mut bytes = core::mem::take(inbox.bytes_mut());
+        arrivals.begin(ConnectionId(number));
+        let mut bytes = core::mem::take(arrivals.bytes_mut());
         bytes.resize(KEPT + WIDE, 0);
         let have = connection.input.len();
         bytes[..have].copy_from_slice(&connection.input);
@@ -44,10 +44,10 @@ impl TcpFabric {
         let whole = have + got.map_or(0, |(_, got)| got);
         let came = self.came(number, got.map(|(_, got)| got), whole == end);
         if came {
-            self.take_records(number, &bytes[..whole], inbox);
+            self.take_records(number, &bytes[..whole], arrivals);
         }
-        *inbox.bytes_mut() = bytes;
-        came && !inbox.is_empty()
+        *arrivals.bytes_mut() = bytes;
+        came && !arrivals.is_empty()
     }
 
     /// Reads bytes of the long message that has begun; gives their number.
@@ -104,11 +104,11 @@ impl TcpFabric {
     }
 
     /// Notes the records among the bytes that have come.
-    fn take_records(&mut self, number: u32, bytes: &[u8], inbox: &mut Inbox) {
-        let taken = match record::take(bytes, inbox) {
+    fn take_records(&mut self, number: u32, bytes: &[u8], arrivals: &mut Arrivals) {
+        let taken = match record::take(bytes, arrivals) {
             Ok(taken) => taken,
             Err(why) => {
-                inbox.begin(ConnectionId(number));
+                arrivals.begin(ConnectionId(number));
                 return self.fail(number, ConnectionFailure::Corrupt(why));
             }
         };

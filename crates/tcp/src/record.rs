@@ -4,7 +4,7 @@
 //! header (`Form::to_header`) | payload
 //! ```
 
-use limic_fabric::{Form, Inbox};
+use limic_fabric::{Arrivals, Form};
 
 /// Bytes before a record's payload.
 pub(crate) const HEADER: usize = Form::HEADER;
@@ -32,11 +32,11 @@ pub(crate) struct Taken {
     pub(crate) long: bool,
 }
 
-/// Notes the whole records among the bytes in an inbox, and the beginning of a long one.
+/// Notes the whole records among the bytes in `arrivals`, and the beginning of a long one.
 ///
 /// # Errors
 /// What makes no sense.
-pub(crate) fn take(bytes: &[u8], inbox: &mut Inbox) -> Result<Taken, String> {
+pub(crate) fn take(bytes: &[u8], arrivals: &mut Arrivals) -> Result<Taken, String> {
     let mut at = 0;
     let mut long = false;
     while let Some(head) = bytes.get(at..).and_then(<[u8]>::first_chunk::<HEADER>) {
@@ -63,7 +63,7 @@ pub(crate) fn take(bytes: &[u8], inbox: &mut Inbox) -> Result<Taken, String> {
             return Err(format!("a record of kind {kind:#04x} and {len} bytes"));
         }
         if end > bytes.len() {
-            inbox.push_begun(form, at + HEADER, bytes.len());
+            arrivals.push_begun(form, at + HEADER, bytes.len());
             return Ok(Taken {
                 bytes: bytes.len(),
                 goodbye: false,
@@ -71,7 +71,7 @@ pub(crate) fn take(bytes: &[u8], inbox: &mut Inbox) -> Result<Taken, String> {
                 long,
             });
         }
-        inbox.push(form, at + HEADER);
+        arrivals.push(form, at + HEADER);
         at = end;
     }
     Ok(Taken {
@@ -110,11 +110,11 @@ mod tests {
                 let end = (at + cut).min(all.len());
                 kept.extend(&all[at..end]);
                 at = end;
-                let mut inbox = Inbox::new();
-                inbox.begin(ConnectionId(0));
-                let taken = take(&kept, &mut inbox).unwrap();
-                *inbox.bytes_mut() = kept.clone();
-                seen.extend(inbox.messages().map(|(f, p)| (f.kind, f.tag, p.to_vec())));
+                let mut arrivals = Arrivals::new();
+                arrivals.begin(ConnectionId(0));
+                let taken = take(&kept, &mut arrivals).unwrap();
+                *arrivals.bytes_mut() = kept.clone();
+                seen.extend(arrivals.messages().map(|(f, p)| (f.kind, f.tag, p.to_vec())));
                 kept.drain(..taken.bytes);
                 if at == all.len() {
                     break;
@@ -128,8 +128,8 @@ mod tests {
         fn any_bytes_are_read_without_harm(
             bytes in proptest::collection::vec(any::<u8>(), 0..300),
         ) {
-            let mut inbox = Inbox::new();
-            if let Ok(taken) = take(&bytes, &mut inbox) {
+            let mut arrivals = Arrivals::new();
+            if let Ok(taken) = take(&bytes, &mut arrivals) {
                 prop_assert!(taken.bytes <= bytes.len());
             }
         }
@@ -137,24 +137,24 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_named() {
-        let mut inbox = Inbox::new();
+        let mut arrivals = Arrivals::new();
         let mut too_long = record(1, 2, &[]);
         too_long[..4].copy_from_slice(&(LONGEST as u32 + 1).to_le_bytes());
-        let error = take(&too_long, &mut inbox).unwrap_err();
+        let error = take(&too_long, &mut arrivals).unwrap_err();
         assert!(error.contains("1048577"), "{error}");
-        assert!(take(&record(0xf1, 0, &[]), &mut inbox).is_err());
+        assert!(take(&record(0xf1, 0, &[]), &mut arrivals).is_err());
         let mut reserved = record(1, 2, &[]);
         reserved[6] = 1;
-        assert!(take(&reserved, &mut inbox).is_err());
-        assert!(inbox.is_empty());
+        assert!(take(&reserved, &mut arrivals).is_err());
+        assert!(arrivals.is_empty());
     }
 
     #[test]
     fn nothing_is_read_behind_a_goodbye() {
-        let mut inbox = Inbox::new();
+        let mut arrivals = Arrivals::new();
         let mut bytes = record(GOODBYE, 0, &[]);
         bytes.extend([0xff; 40]);
-        let taken = take(&bytes, &mut inbox).unwrap();
+        let taken = take(&bytes, &mut arrivals).unwrap();
         assert_eq!((taken.bytes, taken.goodbye), (HEADER, true));
     }
 }

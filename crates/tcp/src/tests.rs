@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use limic_fabric::{
-    ConnectionFailure, ConnectionId, Event, Fabric, Form, Inbox, SendRefused, Stretch,
+    Arrivals, ConnectionFailure, ConnectionId, Event, Fabric, Form, SendRefused, Stretch,
 };
 use rustix::net::{Shutdown, shutdown, sockopt};
 
@@ -35,12 +35,12 @@ fn call(from: &mut TcpFabric, to: &TcpFabric) -> Result<ConnectionId, Connection
 /// The next event of the first one.
 fn next(of: &mut TcpFabric, beside: &mut TcpFabric) -> Event {
     let start = Instant::now();
-    let mut inbox = Inbox::new();
+    let mut arrivals = Arrivals::new();
     loop {
-        if let Some(event) = of.poll(&mut inbox) {
+        if let Some(event) = of.poll(&mut arrivals) {
             return event;
         }
-        beside.poll(&mut inbox);
+        beside.poll(&mut arrivals);
         assert!(start.elapsed() < WATCHDOG, "nothing happens");
     }
 }
@@ -89,7 +89,7 @@ fn not_all_news_were_seen_while_calls_wait() {
     a.look_at_the_clock();
     for seen in [VISIT, VISIT + 1] {
         a.notice();
-        assert_eq!(a.poll(&mut Inbox::new()), None);
+        assert_eq!(a.poll(&mut Arrivals::new()), None);
         assert_eq!(a.counts().refused, seen as u64);
         assert_eq!(a.unseen == 0, seen == callers.len());
     }
@@ -116,11 +116,11 @@ fn a_connection_that_cannot_be_written_ends() {
     let (mut a, there, mut b, _) = pair();
     shutdown(copy(&mut a, there), Shutdown::Write).expect("connected");
     send(&mut a, there).expect("taken");
-    let mut inbox = Inbox::new();
+    let mut arrivals = Arrivals::new();
     let start = Instant::now();
     let failed = loop {
         // The peer does not look: nothing of it ends the connection.
-        match a.poll(&mut inbox) {
+        match a.poll(&mut arrivals) {
             Some(event) => break event,
             None => assert!(start.elapsed() < WATCHDOG, "nothing happens"),
         }
@@ -261,10 +261,10 @@ fn is_taken(called: &mut TcpFabric, id: u64) -> bool {
     let mut caller = open(id);
     call(&mut caller, called).expect("it listens");
     let (refused, start) = (called.counts.refused, Instant::now());
-    let mut inbox = Inbox::new();
+    let mut arrivals = Arrivals::new();
     loop {
-        caller.poll(&mut inbox);
-        if let Some(Event::Connected { peer, .. }) = called.poll(&mut inbox) {
+        caller.poll(&mut arrivals);
+        if let Some(Event::Connected { peer, .. }) = called.poll(&mut arrivals) {
             assert_eq!(peer, id);
             return true;
         }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use limic_ibverbs::fabric::{Event, Fabric, FabricAddress, FabricSettings, Inbox, RemoteRange};
+use limic_ibverbs::fabric::{Arrivals, Event, Fabric, FabricAddress, FabricSettings, RemoteRange};
 use limic_ibverbs::objects::Access;
 
 use crate::side::{Side, run, settings, stream_both_ways};
@@ -116,11 +116,11 @@ fn a_completion_queue_grows_with_the_connections() {
                 ..settings()
             };
             let own = if rank.rank == 0 { 1 } else { SPOKES };
-            let mut fabrics: Vec<(Fabric, Inbox)> = (0..own)
+            let mut fabrics: Vec<(Fabric, Arrivals)> = (0..own)
                 .map(|number| {
                     let id = u64::from(rank.rank) * 1000 + number + 1;
                     let fabric = Fabric::open(small.clone(), id, id ^ rank.seed, Vec::new());
-                    (fabric.expect("the fabric opens"), Inbox::new())
+                    (fabric.expect("the fabric opens"), Arrivals::new())
                 })
                 .collect();
             let hub = fabrics[0].0.address().to_bytes();
@@ -141,8 +141,8 @@ fn a_completion_queue_grows_with_the_connections() {
                     start.elapsed() < Duration::from_secs(100),
                     "{connected} connected, {heard} heard of {SPOKES}"
                 );
-                for (fabric, inbox) in &mut fabrics {
-                    match fabric.poll(inbox) {
+                for (fabric, arrivals) in &mut fabrics {
+                    match fabric.poll(arrivals) {
                         Some(Event::Connected { connection, .. }) => {
                             connected += 1;
                             if rank.rank == 1 {
@@ -152,13 +152,13 @@ fn a_completion_queue_grows_with_the_connections() {
                             }
                         }
                         Some(Event::Messages) => {
-                            let messages = inbox.messages();
+                            let messages = arrivals.messages();
                             heard += messages
                                 .map(|(_, payload)| assert_eq!(payload, [9]))
                                 .count() as u64;
                             if rank.rank == 0 {
                                 fabric
-                                    .send(inbox.connection(), 1, 7, 1, |room| room.fill(9))
+                                    .send(arrivals.connection(), 1, 7, 1, |room| room.fill(9))
                                     .expect("a connection that is not used has room");
                             }
                         }
@@ -168,8 +168,8 @@ fn a_completion_queue_grows_with_the_connections() {
                 }
             }
             let _ = rank.link.exchange_while(b"heard", || {
-                for (fabric, inbox) in &mut fabrics {
-                    let _ = fabric.poll(inbox);
+                for (fabric, arrivals) in &mut fabrics {
+                    let _ = fabric.poll(arrivals);
                 }
             });
             for (mut fabric, _) in fabrics {

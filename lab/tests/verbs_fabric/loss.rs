@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use limic_ibverbs::fabric::{
-    ConnectionFailure, Event, Fabric, FabricSettings, Inbox, RemoteRange, SendRefused,
+    Arrivals, ConnectionFailure, Event, Fabric, FabricSettings, RemoteRange, SendRefused,
     TransferError,
 };
 use limic_ibverbs::objects::Access;
@@ -180,9 +180,9 @@ fn nobody_there_is_an_error_in_time() {
     let mut nobody = fabric.address();
     nobody.first.greeter = 0x00ff_fff0;
     let connection = fabric.connect(&nobody, 99, 3).expect("it only begins");
-    let mut inbox = Inbox::new();
+    let mut arrivals = Arrivals::new();
     let event = loop {
-        if let Some(event) = fabric.poll(&mut inbox) {
+        if let Some(event) = fabric.poll(&mut arrivals) {
             break event;
         }
     };

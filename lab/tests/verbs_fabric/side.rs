@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use limic_ibverbs::fabric::{
-    ConnectionFailure, ConnectionId, Event, Fabric, FabricAddress, FabricSettings, Inbox,
+    Arrivals, ConnectionFailure, ConnectionId, Event, Fabric, FabricAddress, FabricSettings,
     SendRefused, TransferError,
 };
 use limic_lab_tests::in_guest;
@@ -13,7 +13,7 @@ use limic_tests::{Cast, Rank};
 /// One rank's fabric, connected to the other's, with what has come so far.
 pub(crate) struct Side {
     pub(crate) fabric: Fabric,
-    inbox: Inbox,
+    arrivals: Arrivals,
     pub(crate) peer: ConnectionId,
     pub(crate) there: FabricAddress,
     pub(crate) received: Vec<(u8, u64, Vec<u8>)>,
@@ -58,7 +58,7 @@ impl Side {
             .expect("connect");
         Self {
             fabric,
-            inbox: Inbox::new(),
+            arrivals: Arrivals::new(),
             peer,
             there: to,
             received: Vec::new(),
@@ -69,7 +69,7 @@ impl Side {
     }
 
     pub(crate) fn connected_to_peer(&mut self) -> bool {
-        match self.fabric.poll(&mut self.inbox) {
+        match self.fabric.poll(&mut self.arrivals) {
             Some(Event::Connected {
                 connection, hello, ..
             }) => {
@@ -86,9 +86,9 @@ impl Side {
     }
 
     fn progress(&mut self) {
-        match self.fabric.poll(&mut self.inbox) {
+        match self.fabric.poll(&mut self.arrivals) {
             Some(Event::Messages) => {
-                for (form, payload) in self.inbox.messages() {
+                for (form, payload) in self.arrivals.messages() {
                     self.received.push((form.kind, form.tag, payload.to_vec()));
                 }
             }

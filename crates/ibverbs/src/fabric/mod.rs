@@ -50,7 +50,8 @@ pub use greeting::HELLO;
 #[doc(hidden)]
 pub use greeting::any_greeting;
 pub use limic_fabric::{
-    ConnectionFailure, ConnectionId, Counts, Event, Inbox, RemoteRange, SendRefused, TransferError,
+    Arrivals, ConnectionFailure, ConnectionId, Counts, Event, RemoteRange, SendRefused,
+    TransferError,
 };
 use rustix::time::{ClockId, Timespec, clock_gettime};
 pub use settings::{FabricSettings, Keep};
@@ -287,11 +288,11 @@ impl Fabric {
     }
 
     /// Moves everything on, and gives one event. `None`: nothing is to be told now.
-    pub fn poll(&mut self, inbox: &mut Inbox) -> Option<Event> {
+    pub fn poll(&mut self, arrivals: &mut Arrivals) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        if self.take_packet(inbox) {
+        if self.take_packet(arrivals) {
             return Some(Event::Messages);
         }
         self.take_completions();
@@ -305,7 +306,7 @@ impl Fabric {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        self.take_packet(inbox).then_some(Event::Messages)
+        self.take_packet(arrivals).then_some(Event::Messages)
     }
 
     /// The descriptors that become readable when something happens, after [`arm`](Self::arm).

@@ -8,7 +8,7 @@ use super::ring::{Pause, Slot};
 use super::sending::{
     CREDITS, GOODBYE, LEND_RING, OWN_KINDS, PAUSE_RING, RESUME_RING, RING_PAUSED,
 };
-use super::{Arrived, ConnectionFailure, ConnectionId, Fabric, Inbox, TransferError};
+use super::{Arrivals, Arrived, ConnectionFailure, ConnectionId, Fabric, TransferError};
 use crate::VerbsError;
 use crate::objects::{Completion, WorkStatus};
 use crate::packet::{Arrival, Malformed, Messages, PacketHeader};
@@ -124,17 +124,17 @@ impl Fabric {
         self.stream_failed(number, place, fault);
     }
 
-    /// Puts the messages of one packet into the inbox. False if there is none.
-    pub(super) fn take_packet(&mut self, inbox: &mut Inbox) -> bool {
+    /// Puts the messages of one packet into `arrivals`. False if there is none.
+    pub(super) fn take_packet(&mut self, arrivals: &mut Arrivals) -> bool {
         while let Some((number, packet)) = self.late.pop_front() {
-            *inbox.bytes_mut() = packet;
-            if self.decode(number, inbox) {
+            *arrivals.bytes_mut() = packet;
+            if self.decode(number, arrivals) {
                 return true;
             }
         }
         let mut at = 0;
         while let Some(&number) = self.ring_connections.get(at) {
-            if self.take_from_ring(number, inbox) {
+            if self.take_from_ring(number, arrivals) {
                 return true;
             }
             // A ring that was just paused, or whose connection failed, is out of the list, and
@@ -151,7 +151,7 @@ impl Fabric {
                 return false;
             }
             let receives = &mut self.rails[arrived.rail].receives;
-            receives.copy(arrived.buffer, arrived.len, inbox.bytes_mut());
+            receives.copy(arrived.buffer, arrived.len, arrivals.bytes_mut());
             let holder = receives.holder(arrived.buffer);
             let connections = &self.connections;
             let lent = receives.lend(arrived.buffer, || {
@@ -161,14 +161,14 @@ impl Fabric {
                 tracing::error!("a receive buffer is lost: {error}");
             }
             let Some(number) = owner else { continue };
-            if self.admit(number, inbox) {
+            if self.admit(number, arrivals) {
                 return true;
             }
         }
         false
     }
 
-    fn take_from_ring(&mut self, number: u32, inbox: &mut Inbox) -> bool {
+    fn take_from_ring(&mut self, number: u32, arrivals: &mut Arrivals) -> bool {
         while let Some(connection) = self.connections.get_mut(&number) {
             let Some(ring) = &mut connection.ring_in else {
                 return false;
@@ -176,7 +176,7 @@ impl Fabric {
             if ring.pause == Pause::Granted {
                 return false;
             }
-            match ring.reader.poll(&ring.memory, inbox.bytes_mut()) {
+            match ring.reader.poll(&ring.memory, arrivals.bytes_mut()) {
                 Slot::Empty => return false,
                 Slot::Nonsense => {
                     self.corrupt(
@@ -196,28 +196,28 @@ impl Fabric {
                 // The next packet to that peer carries them.
             }
             // A slot's packet is filled up to a multiple of four.
-            if let Some(header) = inbox.bytes().first_chunk::<{ crate::packet::HEADER }>() {
+            if let Some(header) = arrivals.bytes().first_chunk::<{ crate::packet::HEADER }>() {
                 let bytes = usize::from(u16::from_le_bytes([header[6], header[7]]));
                 let exact = crate::packet::HEADER + bytes;
-                if inbox.bytes().len().wrapping_sub(exact) < 4 {
-                    inbox.bytes_mut().truncate(exact);
+                if arrivals.bytes().len().wrapping_sub(exact) < 4 {
+                    arrivals.bytes_mut().truncate(exact);
                 }
             }
-            if self.admit(number, inbox) {
+            if self.admit(number, arrivals) {
                 return true;
             }
         }
         false
     }
 
-    /// A packet is in the inbox: is it its turn? True if there are messages for the caller.
-    fn admit(&mut self, number: u32, inbox: &mut Inbox) -> bool {
+    /// A packet is in `arrivals`: is it its turn? True if there are messages for the caller.
+    fn admit(&mut self, number: u32, arrivals: &mut Arrivals) -> bool {
         let now = self.looked_at;
         let Some(connection) = self.connections.get_mut(&number) else {
             return false;
         };
         connection.heard_at = now;
-        let arrival = PacketHeader::split(inbox.bytes()).and_then(|(header, _)| {
+        let arrival = PacketHeader::split(arrivals.bytes()).and_then(|(header, _)| {
             let arrival = connection.arrivals.arrive(header.sequence)?;
             Ok((header, arrival))
         });
@@ -228,12 +228,12 @@ impl Fabric {
             }
             Ok((_, Arrival::Again)) => false,
             Ok((header, Arrival::Early)) => {
-                let packet = core::mem::take(inbox.bytes_mut());
+                let packet = core::mem::take(arrivals.bytes_mut());
                 connection.arrivals.keep(header.sequence, packet);
                 false
             }
             Ok((_, Arrival::Now)) => {
-                let messages = self.decode(number, inbox);
+                let messages = self.decode(number, arrivals);
                 if let Some(connection) = self.connections.get_mut(&number) {
                     while let Some(packet) = connection.arrivals.take_next() {
                         self.late.push_back((number, packet));
@@ -244,19 +244,19 @@ impl Fabric {
         }
     }
 
-    /// Takes the packet in the inbox apart. True if there are messages for the caller.
-    fn decode(&mut self, number: u32, inbox: &mut Inbox) -> bool {
-        inbox.begin(ConnectionId(number));
+    /// Takes the packet in `arrivals` apart. True if there are messages for the caller.
+    fn decode(&mut self, number: u32, arrivals: &mut Arrivals) -> bool {
+        arrivals.begin(ConnectionId(number));
         let Some(connection) = self.connections.get_mut(&number) else {
             return false;
         };
         connection.received = connection.received.saturating_add(1);
         let mut own = Vec::new();
-        let read = read_packet(inbox, &mut connection.last_received, &mut own);
+        let read = read_packet(arrivals, &mut connection.last_received, &mut own);
         let freed = match read {
             Ok(freed) => freed,
             Err(error) => {
-                inbox.begin(ConnectionId(number));
+                arrivals.begin(ConnectionId(number));
                 self.corrupt(number, &error.to_string());
                 return false;
             }
@@ -278,7 +278,7 @@ impl Fabric {
         for (kind, payload) in own {
             self.own_message(number, kind, &payload);
         }
-        !inbox.is_empty()
+        !arrivals.is_empty()
     }
 
     fn own_message(&mut self, number: u32, kind: u8, payload: &[u8]) {
@@ -294,24 +294,25 @@ impl Fabric {
     }
 }
 
-/// Reads the packet in the inbox: the caller's messages stay there, the fabric's own are taken out.
+/// Reads the packet in `arrivals`: the caller's messages stay there, the fabric's own are taken
+/// out.
 /// Gives the slots given back.
 fn read_packet(
-    inbox: &mut Inbox,
+    arrivals: &mut Arrivals,
     last: &mut Option<crate::packet::Form>,
     own: &mut Vec<(u8, Vec<u8>)>,
 ) -> Result<u16, Malformed> {
     // The bytes are lent out while the messages in them are noted.
-    let packet = core::mem::take(inbox.bytes_mut());
-    let read = note_messages(&packet, last, inbox, own);
-    *inbox.bytes_mut() = packet;
+    let packet = core::mem::take(arrivals.bytes_mut());
+    let read = note_messages(&packet, last, arrivals, own);
+    *arrivals.bytes_mut() = packet;
     read
 }
 
 fn note_messages(
     packet: &[u8],
     last: &mut Option<crate::packet::Form>,
-    inbox: &mut Inbox,
+    arrivals: &mut Arrivals,
     own: &mut Vec<(u8, Vec<u8>)>,
 ) -> Result<u16, Malformed> {
     let (header, bytes) = PacketHeader::split(packet)?;
@@ -321,7 +322,7 @@ fn note_messages(
             own.push((message.form.kind, message.payload.to_vec()));
         } else {
             let at = message.payload.as_ptr() as usize - packet.as_ptr() as usize;
-            inbox.push(message.form, at);
+            arrivals.push(message.form, at);
         }
     }
     Ok(header.freed)

@@ -214,7 +214,7 @@ impl Fabric {
 
     /// Says goodbye to every peer that is connected, and waits until that has arrived or `until`.
     pub fn close(&mut self, until: std::time::Instant) {
-        let mut inbox = super::Inbox::new();
+        let mut arrivals = super::Arrivals::new();
         let ready = self.connections.iter().filter(|(_, it)| it.is_ready());
         // Each with whether it was told.
         let mut left: Vec<(u32, bool)> = ready.map(|(number, _)| (*number, false)).collect();
@@ -241,7 +241,7 @@ impl Fabric {
                 }
                 !(idle && flushed)
             });
-            if self.poll(&mut inbox).is_none() {
+            if self.poll(&mut arrivals).is_none() {
                 std::thread::yield_now();
             }
         }

@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use limic_fabric::{
-    ConnectionFailure, ConnectionId, Event, Fabric, Form, Inbox, SendRefused, TransferError,
+    Arrivals, ConnectionFailure, ConnectionId, Event, Fabric, Form, SendRefused, TransferError,
 };
 
 use crate::fabric::OfiFabric;
@@ -20,7 +20,7 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 /// An endpoint, and what came there.
 struct Side {
     fabric: OfiFabric,
-    inbox: Inbox,
+    arrivals: Arrivals,
     connected: Vec<(ConnectionId, u64, Vec<u8>)>,
     failed: Vec<(ConnectionId, ConnectionFailure)>,
     /// Tag and payload.
@@ -37,7 +37,7 @@ impl Side {
                 fabric.set_hello(format!("I am {id}").into_bytes());
                 Some(Self {
                     fabric,
-                    inbox: Inbox::new(),
+                    arrivals: Arrivals::new(),
                     connected: Vec::new(),
                     failed: Vec::new(),
                     came: Vec::new(),
@@ -62,7 +62,7 @@ impl Side {
     }
 
     fn poll(&mut self) {
-        match self.fabric.poll(&mut self.inbox) {
+        match self.fabric.poll(&mut self.arrivals) {
             Some(Event::Connected {
                 connection,
                 peer,
@@ -70,7 +70,7 @@ impl Side {
             }) => self.connected.push((connection, peer, hello)),
             Some(Event::Failed { connection, why }) => self.failed.push((connection, why)),
             Some(Event::Messages) => {
-                let messages = self.inbox.messages();
+                let messages = self.arrivals.messages();
                 self.came
                     .extend(messages.map(|(form, bytes)| (form.tag, bytes.to_vec())));
             }

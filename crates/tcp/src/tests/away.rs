@@ -17,9 +17,9 @@ fn call_where_nothing_leads(from: &mut TcpFabric, to: &TcpFabric) -> ConnectionI
 /// Polls for so long, and nothing happens.
 fn nothing_happens(of: &mut TcpFabric, within: Duration) {
     let start = Instant::now();
-    let mut inbox = Inbox::new();
+    let mut arrivals = Arrivals::new();
     while start.elapsed() < within {
-        assert_eq!(of.poll(&mut inbox), None);
+        assert_eq!(of.poll(&mut arrivals), None);
     }
 }
 
@@ -66,7 +66,7 @@ fn a_caller_that_computes_while_the_network_is_away_calls_once_more() {
     a.connection(there.0).expect("it has begun").at = place_of(&b.part());
     // A sleeper's limits are judged when all news of the time before were seen.
     a.arm().expect("armed");
-    assert_eq!(a.poll(&mut Inbox::new()), None);
+    assert_eq!(a.poll(&mut Arrivals::new()), None);
     a.arm().expect("armed");
     let stage = &a.connection(there.0).expect("it has begun").stage;
     assert!(matches!(stage, Stage::Calling(_)), "{stage:?}");
@@ -89,9 +89,9 @@ fn what_the_kernel_gives_up_at_a_send_is_no_death() {
     // The kernel asks it in vain for room.
     let socket = copy(&mut a, there);
     sockopt::set_tcp_user_timeout(&socket, 100).expect("an option");
-    let mut inbox = Inbox::new();
+    let mut arrivals = Arrivals::new();
     let event = loop {
-        match a.poll(&mut inbox) {
+        match a.poll(&mut arrivals) {
             Some(event) => break event,
             None => assert!(start.elapsed() < WATCHDOG, "nothing happens"),
         }

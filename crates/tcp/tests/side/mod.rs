@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use limic_fabric::{
-    ConnectionFailure, ConnectionId, Event, Fabric, Form, Inbox, Part, SendRefused, Stretch,
+    Arrivals, ConnectionFailure, ConnectionId, Event, Fabric, Form, Part, SendRefused, Stretch,
 };
 use limic_tcp::{TcpFabric, TcpSettings};
 
@@ -17,7 +17,7 @@ pub(crate) struct Side {
     pub(crate) fabric: TcpFabric,
     pub(crate) id: u64,
     pub(crate) secret: u64,
-    inbox: Inbox,
+    arrivals: Arrivals,
     pub(crate) connected: Vec<(ConnectionId, u64, Vec<u8>)>,
     pub(crate) failed: Vec<(ConnectionId, ConnectionFailure)>,
     /// Connection, kind, tag and payload.
@@ -45,7 +45,7 @@ impl Side {
             fabric,
             id,
             secret,
-            inbox: Inbox::new(),
+            arrivals: Arrivals::new(),
             connected: Vec::new(),
             failed: Vec::new(),
             came: Vec::new(),
@@ -67,7 +67,7 @@ impl Side {
 
     /// One look. True if something happened.
     pub(crate) fn progress(&mut self) -> bool {
-        match self.fabric.poll(&mut self.inbox) {
+        match self.fabric.poll(&mut self.arrivals) {
             None => return false,
             Some(Event::Connected {
                 connection,
@@ -76,12 +76,12 @@ impl Side {
             }) => self.connected.push((connection, peer, hello)),
             Some(Event::Failed { connection, why }) => self.failed.push((connection, why)),
             Some(Event::Messages) => {
-                let from = self.inbox.connection();
-                for (form, payload) in self.inbox.messages() {
+                let from = self.arrivals.connection();
+                for (form, payload) in self.arrivals.messages() {
                     self.came
                         .push((from, form.kind, form.tag, payload.to_vec()));
                 }
-                if let Some((form, first)) = self.inbox.begun() {
+                if let Some((form, first)) = self.arrivals.begun() {
                     self.coming.push((from, form, first.to_vec()));
                 }
             }

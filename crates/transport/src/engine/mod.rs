@@ -39,7 +39,7 @@ use limic_shm::system::Instant;
 use self::contact::{connections, failure};
 use self::control::{line_latency, locality};
 use self::cx::Cx;
-use self::fabric::Inbox;
+use self::fabric::Arrivals;
 use self::patience::{Awaited, Polled};
 use self::peer::notes::Note;
 use self::progress::rings::ReceiveRings;
@@ -61,7 +61,7 @@ const RESTED_EVERY: u32 = 16;
 pub(crate) struct Engine {
     rings: ReceiveRings,
     /// Where records of the fabric lie while they are handled.
-    inbox: Inbox,
+    arrivals: Arrivals,
     pub(crate) cx: Cx,
     /// Progress calls.
     turns: u32,
@@ -89,7 +89,7 @@ impl Engine {
         let (rings, cx) = open::open(settings)?;
         Ok(Self {
             rings,
-            inbox: Inbox::default(),
+            arrivals: Arrivals::default(),
             cx,
             turns: 0,
             between: SOCKETS_WHILE_BUSY - 1,
@@ -164,7 +164,7 @@ impl Engine {
         }
         self.cx.fabric.end_burst();
         if self.cx.fabric.looks.is_due(self.cx.peers.shares_memory()) {
-            moved |= fabric_progress::poll(&mut self.cx, &mut self.inbox);
+            moved |= fabric_progress::poll(&mut self.cx, &mut self.arrivals);
         }
         moved |= work::push(&mut self.cx);
         if self.cx.memory.take_stalled() || now_and_then {

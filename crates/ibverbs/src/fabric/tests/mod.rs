@@ -13,7 +13,7 @@ mod rails;
 use core::time::Duration;
 
 use super::{
-    ConnectionFailure, ConnectionId, Event, Fabric, FabricSettings, Inbox, SendRefused,
+    Arrivals, ConnectionFailure, ConnectionId, Event, Fabric, FabricSettings, SendRefused,
     TransferError,
 };
 use crate::fake::{Nature, adapters, ibv_transport_type, net};
@@ -24,7 +24,7 @@ const ROUNDS: usize = 50;
 /// One endpoint, and what it was told.
 struct Side {
     fabric: Fabric,
-    inbox: Inbox,
+    arrivals: Arrivals,
     id: u64,
     connected: Vec<ConnectionId>,
     failed: Vec<(ConnectionId, ConnectionFailure)>,
@@ -66,7 +66,7 @@ impl Side {
         let hello = vec![id as u8];
         Self {
             fabric: Fabric::open(settings, id, !id, hello).expect("the fabric opens"),
-            inbox: Inbox::new(),
+            arrivals: Arrivals::new(),
             id,
             connected: Vec::new(),
             failed: Vec::new(),
@@ -88,14 +88,14 @@ impl Side {
     }
 
     fn progress(&mut self) {
-        while let Some(event) = self.fabric.poll(&mut self.inbox) {
+        while let Some(event) = self.fabric.poll(&mut self.arrivals) {
             match event {
                 Event::Connected { connection, .. } => self.connected.push(connection),
                 Event::Failed { connection, why } => self.failed.push((connection, why)),
                 Event::Transferred { result, .. } => self.transferred.push(result),
                 Event::Messages => {
-                    let from = self.inbox.connection();
-                    let messages = self.inbox.messages();
+                    let from = self.arrivals.connection();
+                    let messages = self.arrivals.messages();
                     self.came
                         .extend(messages.map(|(_, bytes)| (from, bytes.to_vec())));
                 }

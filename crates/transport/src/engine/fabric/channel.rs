@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use limic_fabric::{Counts, Event, Fabric, Inbox, Looks, Part, Parts, Provider};
+use limic_fabric::{Arrivals, Counts, Event, Fabric, Looks, Part, Parts, Provider};
 
 use super::burst::Burst;
 use super::{Coming, Link, NotBegun, open};
@@ -235,8 +235,8 @@ impl FabricChannel {
         self.offered.clear();
     }
 
-    /// What happened next at the networks, and at which. Records lie in the inbox then.
-    pub(crate) fn poll(&mut self, inbox: &mut Inbox) -> Option<(u8, Event)> {
+    /// What happened next at the networks, and at which. Records lie in `arrivals` then.
+    pub(crate) fn poll(&mut self, arrivals: &mut Arrivals) -> Option<(u8, Event)> {
         self.looks.begin();
         let count = self.fabrics.len();
         for step in 0..count {
@@ -244,7 +244,7 @@ impl FabricChannel {
             if !self.looks.is_at(self.fabrics[number].poll_every()) {
                 continue;
             }
-            if let Some(event) = self.fabrics[number].poll(inbox) {
+            if let Some(event) = self.fabrics[number].poll(arrivals) {
                 self.looks.found(number);
                 return Some((number as u8, event));
             }

@@ -17,7 +17,7 @@ mod open;
 pub(in crate::engine) use burst::WITHIN;
 pub(crate) use channel::FabricChannel;
 pub(crate) use coming::Coming;
-pub(crate) use limic_fabric::Inbox;
+pub(crate) use limic_fabric::Arrivals;
 
 use limic_fabric::{ConnectionFailure, ConnectionId};
 

@@ -6,7 +6,7 @@ use limic_shm::bytes::Source;
 use super::dispatch;
 use crate::engine::contact::fabric as contact;
 use crate::engine::cx::Cx;
-use crate::engine::fabric::{Inbox, Link};
+use crate::engine::fabric::{Arrivals, Link};
 use crate::engine::protocol::{long_packets, packets};
 use crate::raw::RequestId;
 
@@ -28,10 +28,10 @@ unsafe impl Source for Packet<'_> {
 }
 
 /// Takes what came over the fabric. True if anything did.
-pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
+pub(crate) fn poll(cx: &mut Cx, arrivals: &mut Arrivals) -> bool {
     let mut moved = false;
     for _ in 0..BATCH {
-        let Some((fabric, event)) = cx.fabric.poll(inbox) else {
+        let Some((fabric, event)) = cx.fabric.poll(arrivals) else {
             if cx.fabric.leave_alone() {
                 continue;
             }
@@ -41,14 +41,14 @@ pub(crate) fn poll(cx: &mut Cx, inbox: &mut Inbox) -> bool {
         moved |= !matches!(event, Event::More { .. });
         match event {
             Event::Messages => {
-                let link = at(inbox.connection());
+                let link = at(arrivals.connection());
                 let Some(from) = cx.fabric.peer_at(link) else {
                     continue;
                 };
-                for (form, payload) in inbox.messages() {
+                for (form, payload) in arrivals.messages() {
                     dispatch::on_record(cx, from, form.kind, form.tag, &Packet(payload));
                 }
-                if let Some((form, first)) = inbox.begun() {
+                if let Some((form, first)) = arrivals.begun() {
                     long_packets::on_begun(cx, from, link, form, first);
                 }
             }

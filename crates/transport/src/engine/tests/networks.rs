@@ -329,7 +329,7 @@ fn an_answer_without_sense_is_not_this_sides_fault() {
 
 /// The other end is a network alone.
 mod network_alone {
-    use limic_fabric::{Fabric, Inbox, Parts};
+    use limic_fabric::{Arrivals, Fabric, Parts};
     use limic_tcp::{TcpFabric, TcpSettings};
 
     use super::*;
@@ -353,7 +353,7 @@ mod network_alone {
     fn turn(engine: &mut Engine, stranger: &mut TcpFabric) {
         engine.poll_sockets();
         engine.progress();
-        stranger.poll(&mut Inbox::new());
+        stranger.poll(&mut Arrivals::new());
     }
 
     #[test]
@@ -362,7 +362,7 @@ mod network_alone {
         let mut address = Address::generate().expect("random");
         let mut stranger = stranger(&mut address, PROTOCOL + 1);
         let why = failure_at(&mut engine, &address, || {
-            stranger.poll(&mut Inbox::new());
+            stranger.poll(&mut Arrivals::new());
         });
         let PeerFailure::NotMet(why) = why else {
             panic!("{why}");
