@@ -39,7 +39,7 @@ pub trait Fabric: Debug + Send {
 
     /// Whether the endpoint at this place is of the same network.
     fn reaches(&self, to: &Part) -> bool {
-        to.provider() == self.part().provider()
+        to.network() == self.part().network()
     }
 
     /// What peers are told when they are connected.

@@ -25,4 +25,4 @@ pub use event::{ConnectionFailure, ConnectionId, Counts, Event, SendRefused, Tra
 pub use fabric::{Fabric, MOST_STRETCHES, RemoteRange, Stretch};
 pub use limits::Limits;
 pub use looks::{Looks, SELDOM_WHILE_POLLED};
-pub use parts::{PARTS, Part, Parts, Provider};
+pub use parts::{Network, PARTS, Part, Parts};

@@ -14,7 +14,7 @@ const MOST: usize = 32;
 /// Which network a place belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Provider {
+pub enum Network {
     /// InfiniBand and RoCE, by verbs.
     Verbs = 1,
     /// TCP.
@@ -23,7 +23,7 @@ pub enum Provider {
     Ofi = 3,
 }
 
-impl Provider {
+impl Network {
     /// All of them, the preferred ones first: two endpoints use the first one that both have.
     pub const ALL: [Self; 3] = [Self::Verbs, Self::Ofi, Self::Tcp];
 
@@ -41,7 +41,7 @@ impl Provider {
 /// A place in one network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    provider: Provider,
+    network: Network,
     len: u8,
     place: [u8; MOST],
 }
@@ -49,11 +49,11 @@ pub struct Part {
 impl Part {
     /// A place in a network, as that writes it. `None`: it is empty, or longer than 32 bytes.
     #[must_use]
-    pub fn new(provider: Provider, place: &[u8]) -> Option<Self> {
+    pub fn new(network: Network, place: &[u8]) -> Option<Self> {
         let mut room = [0; MOST];
         room.get_mut(..place.len())?.copy_from_slice(place);
         (!place.is_empty()).then_some(Self {
-            provider,
+            network,
             len: place.len() as u8,
             place: room,
         })
@@ -61,8 +61,8 @@ impl Part {
 
     /// Its network.
     #[must_use]
-    pub fn provider(&self) -> Provider {
-        self.provider
+    pub fn network(&self) -> Network {
+        self.network
     }
 
     /// The place.
@@ -88,7 +88,7 @@ impl Parts {
         let Some(room) = self.0.get_mut(used..used + 1 + place.len()) else {
             return false;
         };
-        room[0] = (part.provider as u8) << 5 | (part.len - 1);
+        room[0] = (part.network as u8) << 5 | (part.len - 1);
         room[1..].copy_from_slice(place);
         true
     }
@@ -99,22 +99,22 @@ impl Parts {
         let mut rest = &self.0[..];
         core::iter::from_fn(move || {
             let (head, behind) = rest.split_first()?;
-            let provider = match head >> 5 {
-                1 => Provider::Verbs,
-                2 => Provider::Tcp,
-                3 => Provider::Ofi,
+            let network = match head >> 5 {
+                1 => Network::Verbs,
+                2 => Network::Tcp,
+                3 => Network::Ofi,
                 _ => return None,
             };
             let (place, behind) = behind.split_at_checked(usize::from(head & 0x1f) + 1)?;
             rest = behind;
-            Part::new(provider, place)
+            Part::new(network, place)
         })
     }
 
     /// The place in this network, if there is one.
     #[must_use]
-    pub fn find(&self, provider: Provider) -> Option<Part> {
-        self.iter().find(|part| part.provider == provider)
+    pub fn find(&self, network: Network) -> Option<Part> {
+        self.iter().find(|part| part.network == network)
     }
 }
 
@@ -124,29 +124,29 @@ mod tests {
 
     #[test]
     fn places_come_back_as_far_as_there_is_room() {
-        let verbs = Part::new(Provider::Verbs, &[7; 20]).unwrap();
-        let tcp = Part::new(Provider::Tcp, &[9; 6]).unwrap();
-        let ofi = Part::new(Provider::Ofi, &[8; 7]).unwrap();
+        let verbs = Part::new(Network::Verbs, &[7; 20]).unwrap();
+        let tcp = Part::new(Network::Tcp, &[9; 6]).unwrap();
+        let ofi = Part::new(Network::Ofi, &[8; 7]).unwrap();
         let mut parts = Parts::NONE;
-        assert_eq!(parts.find(Provider::Tcp), None);
+        assert_eq!(parts.find(Network::Tcp), None);
         assert!(parts.add(&verbs) && parts.add(&tcp));
         assert_eq!(parts.iter().collect::<Vec<_>>(), [verbs, tcp]);
-        assert_eq!(parts.find(Provider::Tcp), Some(tcp));
+        assert_eq!(parts.find(Network::Tcp), Some(tcp));
         // 8 bytes are left.
-        assert!(!parts.add(&Part::new(Provider::Tcp, &[1; 18]).unwrap()));
+        assert!(!parts.add(&Part::new(Network::Tcp, &[1; 18]).unwrap()));
         assert_eq!(parts.iter().count(), 2);
         assert!(parts.add(&ofi));
-        assert_eq!(parts.find(Provider::Ofi), Some(ofi));
+        assert_eq!(parts.find(Network::Ofi), Some(ofi));
     }
 
     #[test]
     fn the_longest_place_and_no_place() {
-        let longest = Part::new(Provider::Verbs, &[1; 32]).unwrap();
+        let longest = Part::new(Network::Verbs, &[1; 32]).unwrap();
         let mut parts = Parts::NONE;
         assert!(parts.add(&longest));
-        assert_eq!(parts.find(Provider::Verbs), Some(longest));
-        assert_eq!(Part::new(Provider::Verbs, &[1; 33]), None);
-        assert_eq!(Part::new(Provider::Verbs, &[]), None);
+        assert_eq!(parts.find(Network::Verbs), Some(longest));
+        assert_eq!(Part::new(Network::Verbs, &[1; 33]), None);
+        assert_eq!(Part::new(Network::Verbs, &[]), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use limic_fabric::{
-    Arrivals, ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Limits, Part, Provider,
+    Arrivals, ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Limits, Network, Part,
     RemoteRange, SendRefused,
 };
 
@@ -49,7 +49,7 @@ impl VerbsFabric {
     /// As [`fabric::Fabric::open`].
     pub fn open(settings: FabricSettings, id: u64, secret: u64) -> Result<Self, VerbsError> {
         let fabric = fabric::Fabric::open(settings, id, secret, Vec::new())?;
-        let part = Part::new(Provider::Verbs, &fabric.address().to_bytes());
+        let part = Part::new(Network::Verbs, &fabric.address().to_bytes());
         let part = part.expect("a place in verbs is short enough");
         Ok(Self {
             fabric,

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use limic_fabric::{
-    Arrivals, ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Limits, Part, Provider,
+    Arrivals, ConnectionFailure, ConnectionId, Counts, Event, Fabric, Form, Limits, Network, Part,
     RemoteRange, SendRefused,
 };
 use limic_ofi_abi::fi_addr_t;
@@ -240,7 +240,7 @@ impl Fabric for OfiFabric {
     }
 
     fn reaches(&self, part: &Part) -> bool {
-        part.provider() == Provider::Ofi && self.device.reaches(part.place())
+        part.network() == Network::Ofi && self.device.reaches(part.place())
     }
 
     fn set_hello(&mut self, hello: Vec<u8>) {

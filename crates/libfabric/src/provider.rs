@@ -4,7 +4,7 @@ use core::ffi::CStr;
 use core::ptr::null;
 use std::ffi::CString;
 
-use limic_fabric::{Limits, Part, Provider};
+use limic_fabric::{Limits, Network, Part};
 use limic_ofi_abi::info::fi_info;
 use limic_ofi_abi::{
     FI_CONTEXT, FI_CONTEXT2, FI_EP_RDM, FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL,
@@ -336,7 +336,7 @@ pub(crate) fn part_of(kind: u8, name: &[u8]) -> Option<Part> {
     let len = name.iter().rposition(|byte| *byte != 0)? + 1;
     let mut place = vec![kind];
     place.extend(&name[..len]);
-    Part::new(Provider::Ofi, &place)
+    Part::new(Network::Ofi, &place)
 }
 
 /// The name in a place, as long as those of this provider. `None`: it is of another one.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use limic_fabric::{Part, Provider};
+use limic_fabric::{Network, Part};
 
 /// As it travels: the address, then the port, in the order of the network.
 pub(crate) fn part_of(at: SocketAddr) -> Option<Part> {
@@ -12,7 +12,7 @@ pub(crate) fn part_of(at: SocketAddr) -> Option<Part> {
         IpAddr::V6(ip) => place.extend(ip.octets()),
     }
     place.extend(at.port().to_be_bytes());
-    Part::new(Provider::Tcp, &place)
+    Part::new(Network::Tcp, &place)
 }
 
 /// From an address. `None`: it is not of this kind, or names nobody.
@@ -24,7 +24,7 @@ pub(crate) fn place_of(part: &Part) -> Option<SocketAddr> {
     };
     let port = u16::from_be_bytes(*port);
     let nobody = ip.is_unspecified() || ip.is_multicast() || port == 0;
-    (part.provider() == Provider::Tcp && !nobody).then(|| SocketAddr::new(ip, port))
+    (part.network() == Network::Tcp && !nobody).then(|| SocketAddr::new(ip, port))
 }
 
 #[cfg(test)]
@@ -47,10 +47,10 @@ mod tests {
             assert_eq!(place_of(&part), None, "{text}");
         }
         for len in (1..=32).filter(|len| ![6, 18].contains(len)) {
-            let part = Part::new(Provider::Tcp, &vec![1; len]).unwrap();
+            let part = Part::new(Network::Tcp, &vec![1; len]).unwrap();
             assert_eq!(place_of(&part), None, "{len}");
         }
-        let verbs = Part::new(Provider::Verbs, &[1; 6]).unwrap();
+        let verbs = Part::new(Network::Verbs, &[1; 6]).unwrap();
         assert_eq!(place_of(&verbs), None);
     }
 }

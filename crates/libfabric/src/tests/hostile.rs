@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use limic_fabric::{ConnectionFailure, Fabric, Form, Part, Provider};
+use limic_fabric::{ConnectionFailure, Fabric, Form, Network, Part};
 
 use super::{Side, WATCHDOG, pair, patient, polls, secret, settings, until};
 use crate::device::{Device, Looked, Posted, ROOM};
@@ -143,7 +143,7 @@ fn a_place_of_another_family_is_never_entered() {
         polls(&mut [&mut a, &mut b], 1);
         assert!(start.elapsed() < WATCHDOG, "nothing happens");
     }
-    let part = Part::new(Provider::Ofi, &place).expect("as long as others");
+    let part = Part::new(Network::Ofi, &place).expect("as long as others");
     assert!(!b.fabric.reaches(&part));
     let called = b.fabric.connect(&part, 9, 1);
     assert!(matches!(called, Err(ConnectionFailure::Local(_))));

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
-use limic_fabric::{Arrivals, Counts, Event, Fabric, Looks, Part, Parts, Provider};
+use limic_fabric::{Arrivals, Counts, Event, Fabric, Looks, Network, Part, Parts};
 
 use super::burst::Burst;
 use super::{Coming, Link, NotBegun, open};
@@ -50,7 +50,7 @@ impl FabricChannel {
             let part = fabric.part();
             let fits = parts.add(&part);
             if !fits {
-                let name = part.provider().name();
+                let name = part.network().name();
                 tracing::warn!("{name} is off: the address has no room for another network");
             }
             fits
@@ -101,7 +101,7 @@ impl FabricChannel {
     /// The first network that this endpoint and that of the address have.
     fn common(&self, address: &Address) -> Option<(u8, Part)> {
         (0_u8..).zip(&self.fabrics).find_map(|(number, fabric)| {
-            let part = address.fabric.find(fabric.part().provider())?;
+            let part = address.fabric.find(fabric.part().network())?;
             fabric.reaches(&part).then_some((number, part))
         })
     }
@@ -121,16 +121,16 @@ impl FabricChannel {
         if address.is_local() || self.common(address).is_some() {
             return Ok(());
         }
-        let names = |providers: &mut dyn Iterator<Item = Provider>| {
-            let names: Vec<_> = providers.map(Provider::name).collect();
+        let names = |networks: &mut dyn Iterator<Item = Network>| {
+            let names: Vec<_> = networks.map(Network::name).collect();
             if names.is_empty() {
                 "none".to_owned()
             } else {
                 names.join(" and ")
             }
         };
-        let mut here = self.fabrics.iter().map(|fabric| fabric.part().provider());
-        let mut there = address.fabric.iter().map(|part| part.provider());
+        let mut here = self.fabrics.iter().map(|fabric| fabric.part().network());
+        let mut there = address.fabric.iter().map(|part| part.network());
         Err(Error::NoCommonNetwork(format!(
             "{address}, which is on another node: here there is {}, there is {}",
             names(&mut here),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use limic_fabric::{Fabric, Provider};
+use limic_fabric::{Fabric, Network};
 use limic_libfabric::{OfiError, OfiFabric};
 use limic_tcp::{TcpFabric, TcpSettings};
 
@@ -20,12 +20,12 @@ type OpenedFabric = core::result::Result<Box<dyn Fabric>, String>;
 pub(super) fn open_all(settings: &Settings, address: &Address) -> Result<Vec<Box<dyn Fabric>>> {
     let used = settings.fabric();
     let mut opened = Vec::new();
-    for provider in Provider::ALL {
-        let fabric = match provider {
-            Provider::Verbs if used.has_verbs() => verbs(settings, address),
-            Provider::Ofi if used.has_ofi() => ofi(settings, address, !opened.is_empty()),
-            Provider::Tcp if used.has_tcp() => tcp(settings, address),
-            Provider::Verbs | Provider::Ofi | Provider::Tcp => continue,
+    for network in Network::ALL {
+        let fabric = match network {
+            Network::Verbs if used.has_verbs() => verbs(settings, address),
+            Network::Ofi if used.has_ofi() => ofi(settings, address, !opened.is_empty()),
+            Network::Tcp if used.has_tcp() => tcp(settings, address),
+            Network::Verbs | Network::Ofi | Network::Tcp => continue,
         };
         match fabric {
             Ok(fabric) => opened.push(fabric),
@@ -35,7 +35,7 @@ pub(super) fn open_all(settings: &Settings, address: &Address) -> Result<Vec<Box
                      off: {why}"
                 )));
             }
-            Err(why) => tracing::debug!("{} is off: {why}", provider.name()),
+            Err(why) => tracing::debug!("{} is off: {why}", network.name()),
         }
     }
     Ok(opened)

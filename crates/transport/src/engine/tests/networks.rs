@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use limic_fabric::{Part, Provider};
+use limic_fabric::{Network, Part};
 use limic_policy::Path;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -27,7 +27,7 @@ pub(super) fn listening(used: FabricUse) -> Engine {
 
 /// Somebody who has found the port calls, and has said nothing yet.
 pub(super) fn call(engine: &Engine) -> TcpStream {
-    let part = engine.cx.identity.address.fabric.find(Provider::Tcp);
+    let part = engine.cx.identity.address.fabric.find(Network::Tcp);
     let part = part.expect("a place");
     let [a, b, c, d, high, low] = *part.place() else {
         panic!("an address of IPv4 and a port: {part:?}");
@@ -276,7 +276,7 @@ fn elsewhere() -> (Address, TcpListener) {
     let port = listener.local_addr().expect("a port").port();
     let place = [&[127, 0, 0, 1][..], &port.to_be_bytes()].concat();
     let mut address = Address::generate().expect("random");
-    let part = Part::new(Provider::Tcp, &place).expect("a place");
+    let part = Part::new(Network::Tcp, &place).expect("a place");
     assert!(address.fabric.add(&part));
     (address, listener)
 }
@@ -380,7 +380,7 @@ mod network_alone {
         let mut address = Address::generate().expect("random");
         let mut stranger = stranger(&mut address, PROTOCOL + 1);
         let to = engine.cx.identity.address;
-        let part = to.fabric.find(Provider::Tcp).expect("a place");
+        let part = to.fabric.find(Network::Tcp).expect("a place");
         let call = stranger.connect(&part, to.id, to.secret);
         call.expect("a socket");
         while refused(&engine) == 0 {
@@ -402,7 +402,7 @@ mod network_alone {
         let mut engine = listening(FabricUse::TcpOnly);
         let mut stranger = stranger(&mut Address::generate().expect("random"), PROTOCOL);
         let to = engine.cx.identity.address;
-        let part = to.fabric.find(Provider::Tcp).expect("a place");
+        let part = to.fabric.find(Network::Tcp).expect("a place");
         for _ in 0..5 {
             let call = stranger.connect(&part, to.id, to.secret).expect("a socket");
             wait_for(|| {
