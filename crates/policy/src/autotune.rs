@@ -39,14 +39,14 @@ const MOST: u32 = 32;
 /// And those of a try.
 const MOST_OF_TRY: u32 = 8;
 
-/// A change: messages of a size class go another way from now on.
+/// A change: messages of a size class have another candidate from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
     /// The shortest message of the class, in bytes.
     pub from_bytes: u64,
-    /// The way until now.
+    /// The candidate until now.
     pub before: Candidate,
-    /// The way from now on.
+    /// The one from now on.
     pub now: Candidate,
 }
 
@@ -55,7 +55,7 @@ pub struct Switch {
 struct Spell {
     number: u32,
     class: usize,
-    way: Candidate,
+    candidate: Candidate,
     /// Messages that were begun in it.
     messages: u32,
     /// After so many it ends, if half as many have arrived.
@@ -65,7 +65,7 @@ struct Spell {
     older: u32,
     since_ns: u64,
     bytes: u64,
-    /// A message of another class, or way, came between, or it is not one of those that are
+    /// A message of another class, or candidate, came between, or it is not one of those that are
     /// measured: nothing is to be learnt from it.
     mixed: bool,
 }
@@ -101,7 +101,7 @@ impl Autotuner {
             spell: Spell {
                 number: 0,
                 class: 0,
-                way: Candidate::by(Path::Pipeline),
+                candidate: Candidate::by(Path::Pipeline),
                 messages: 0,
                 most: MOST,
                 arrived: 0,
@@ -133,7 +133,7 @@ impl Autotuner {
     }
 
     /// A message begins, for which the table says `table`, and of all the paths `available` can be
-    /// taken. Gives the way to take, and the number of its spell for [`Autotuner::finish`].
+    /// taken. Gives the candidate to take, and the number of its spell for [`Autotuner::finish`].
     pub fn start(
         &mut self,
         bytes: u64,
@@ -150,12 +150,12 @@ impl Autotuner {
         if self.under_way == 0 || self.spell.is_full() {
             switch = self.close(&now_ns);
             self.both_ways = self.both_ways.saturating_sub(1);
-            let way = self.classes[class]
+            let candidate = self.classes[class]
                 .as_mut()
                 .map_or(Candidate::by(table), |entry| entry.next(available, &now_ns));
             let number = self.spell.number.wrapping_add(1);
-            let tried = self.classes[class].is_some_and(|entry| entry.current != way);
-            let touched = way.path != Path::Pipeline || self.piped >= FIRST_TOUCHES;
+            let tried = self.classes[class].is_some_and(|entry| entry.current != candidate);
+            let touched = candidate.path != Path::Pipeline || self.piped >= FIRST_TOUCHES;
             let skipped = class < SHORT_CLASSES
                 && !tried
                 && self.classes[class].is_some_and(|entry| entry.may_skip());
@@ -163,7 +163,7 @@ impl Autotuner {
             self.spell = Spell {
                 number,
                 class,
-                way,
+                candidate,
                 messages: 0,
                 most: if tried { MOST_OF_TRY } else { MOST },
                 arrived: 0,
@@ -182,18 +182,18 @@ impl Autotuner {
             self.spell.mixed = true;
             return (Candidate::by(Path::Cma), self.spell.number, switch);
         }
-        if self.spell.class == class && available.contains(self.spell.way.path) {
-            if self.spell.way.path == Path::Pipeline {
+        if self.spell.class == class && available.contains(self.spell.candidate.path) {
+            if self.spell.candidate.path == Path::Pipeline {
                 self.piped = self.piped.saturating_add(bytes);
             }
-            return (self.spell.way, self.spell.number, switch);
+            return (self.spell.candidate, self.spell.number, switch);
         }
         self.spell.mixed = true;
         let current = self.classes[class].map(|entry| entry.current);
-        let way = current
+        let candidate = current
             .filter(|current| available.contains(current.path))
             .unwrap_or(Candidate::by(table));
-        (way, self.spell.number, switch)
+        (candidate, self.spell.number, switch)
     }
 
     /// A message of `bytes` bytes that began in the spell `number` has arrived.
@@ -225,9 +225,9 @@ impl Autotuner {
         }
         self.spell.mixed = true;
         self.both_ways = QUIET;
-        let way = self.spell.way;
+        let candidate = self.spell.candidate;
         let class = self.classes[self.spell.class].as_mut();
-        if let Some(class) = class.filter(|class| class.current != way) {
+        if let Some(class) = class.filter(|class| class.current != candidate) {
             class.spoilt(now_ns().saturating_add(SPOILT_NS));
         }
     }
@@ -262,15 +262,15 @@ impl Autotuner {
         let class = self.classes[spell.class].as_mut()?;
         let before = class.current;
         class
-            .measured(spell.way, spell.bytes, time, now)
+            .measured(spell.candidate, spell.bytes, time, now)
             .then_some(Switch {
                 from_bytes: class.from_bytes,
                 before,
-                now: spell.way,
+                now: spell.candidate,
             })
     }
 
-    /// What is taken against the table: the shortest message of each class, and its way.
+    /// What is taken against the table: the shortest message of each class, and its candidate.
     pub fn tuned(&self) -> impl Iterator<Item = (u64, Candidate)> + '_ {
         let known = self.classes.iter().flatten();
         known

@@ -60,10 +60,14 @@ impl Run {
         }
     }
 
-    /// A message took so long by the way that it went.
-    fn arrives(&mut self, speeds: Speeds, way: Candidate, spell: u32, bytes: u64) {
-        let past = if way.non_temporal { self.past } else { 1.0 };
-        self.now += (bytes as f64 / (speeds.of(way.path) * past)) as u64 + 1;
+    /// A message took so long by its candidate.
+    fn arrives(&mut self, speeds: Speeds, candidate: Candidate, spell: u32, bytes: u64) {
+        let past = if candidate.non_temporal {
+            self.past
+        } else {
+            1.0
+        };
+        self.now += (bytes as f64 / (speeds.of(candidate.path) * past)) as u64 + 1;
         let now = self.now;
         self.switches
             .extend(self.autotuner.finish(spell, bytes, || now));
@@ -74,13 +78,14 @@ impl Run {
         for _ in 0..windows {
             let mut windows = Vec::new();
             for _ in 0..deep {
-                let (way, spell, switch) = self.autotuner.start(bytes, table, ALL, || self.now);
-                self.taken[way.path.index()] += 1;
+                let (candidate, spell, switch) =
+                    self.autotuner.start(bytes, table, ALL, || self.now);
+                self.taken[candidate.path.index()] += 1;
                 self.switches.extend(switch);
-                windows.push((way, spell));
+                windows.push((candidate, spell));
             }
-            for (way, spell) in windows {
-                self.arrives(speeds, way, spell, bytes);
+            for (candidate, spell) in windows {
+                self.arrives(speeds, candidate, spell, bytes);
             }
         }
     }
@@ -115,10 +120,10 @@ fn a_class_is_settled_while_messages_go_both_ways() {
     let bytes = 1 << 20;
     let mut run = Run::new();
     let settled = |run: &Run| run.autotuner.is_settled(bytes, Path::Pipeline, ALL);
-    let (way, spell, _) = run.autotuner.start(bytes, Path::Pipeline, ALL, || 0);
+    let (candidate, spell, _) = run.autotuner.start(bytes, Path::Pipeline, ALL, || 0);
     assert!(!settled(&run));
     run.autotuner.answered(|| 0);
-    run.arrives(PIPELINE_WINS, way, spell, bytes);
+    run.arrives(PIPELINE_WINS, candidate, spell, bytes);
     assert!(settled(&run));
     run.windows(PIPELINE_WINS, bytes, 8, 2, Path::Pipeline);
     assert!(!settled(&run), "one way again");
@@ -146,7 +151,7 @@ fn a_wrong_table_is_corrected_and_a_right_one_left_alone() {
         // A try takes up to four times as long, and all of them together a 128th of the time.
         assert!(
             tried < 10_000 * deep / 100,
-            "{tried} messages went a slow way"
+            "{tried} messages had a slow candidate"
         );
     }
 }
@@ -210,14 +215,14 @@ fn a_stream_that_never_rests_is_corrected_too() {
     let speeds = CMA_WINS;
     let mut under_way = std::collections::VecDeque::new();
     for _ in 0..60_000 {
-        let (way, spell, switch) = run
-            .autotuner
-            .start(256 << 10, Path::Pipeline, ALL, || run.now);
+        let (candidate, spell, switch) =
+            run.autotuner
+                .start(256 << 10, Path::Pipeline, ALL, || run.now);
         run.switches.extend(switch);
-        under_way.push_back((way, spell));
+        under_way.push_back((candidate, spell));
         if under_way.len() > 8 {
-            let (way, spell) = under_way.pop_front().expect("not empty");
-            run.arrives(speeds, way, spell, 256 << 10);
+            let (candidate, spell) = under_way.pop_front().expect("not empty");
+            run.arrives(speeds, candidate, spell, 256 << 10);
         }
     }
     assert_eq!(run.tuned(), [(256 << 10, Candidate::by(Path::Cma))]);
@@ -269,7 +274,7 @@ fn a_wrong_table_is_corrected_within_a_few_dozen_messages() {
 /// The path that wins may be the one that has not changed: it is seen because the others are tried
 /// all the time.
 #[test]
-fn a_rival_that_becomes_faster_is_found_in_time() {
+fn a_challenger_that_becomes_faster_is_found_in_time() {
     let mut run = Run::new();
     let far = Speeds {
         pipeline: 3.0,
@@ -296,14 +301,14 @@ fn classes_do_not_mix() {
     run.windows(speeds, 1 << 20, 2000, 1, Path::Pipeline);
     assert_eq!(run.tuned(), [(1 << 20, Candidate::by(Path::Cma))]);
     // Another class, and messages below all of them, start from the table.
-    let (way, ..) = run
+    let (candidate, ..) = run
         .autotuner
         .start(64 << 10, Path::Pipeline, ALL, || run.now);
-    assert_eq!(way, Candidate::by(Path::Pipeline));
-    let (way, ..) = run
+    assert_eq!(candidate, Candidate::by(Path::Pipeline));
+    let (candidate, ..) = run
         .autotuner
         .start(u64::MAX, Path::Pipeline, ALL, || run.now);
-    assert_eq!(way, Candidate::by(Path::Pipeline));
+    assert_eq!(candidate, Candidate::by(Path::Pipeline));
 }
 
 #[test]
@@ -313,10 +318,10 @@ fn a_path_that_is_given_up_is_not_taken() {
     run.windows(speeds, 1 << 20, 2000, 1, Path::Pipeline);
     let available = ALL.without(Path::Cma).without(Path::SplitCopy);
     for _ in 0..1000 {
-        let (way, spell, _) = run
+        let (candidate, spell, _) = run
             .autotuner
             .start(1 << 20, Path::Pipeline, available, || run.now);
-        assert_eq!(way, Candidate::by(Path::Pipeline));
+        assert_eq!(candidate, Candidate::by(Path::Pipeline));
         run.now += 1000;
         run.autotuner.finish(spell, 1 << 20, || run.now);
     }
@@ -340,9 +345,9 @@ proptest! {
             now += time;
             if step == 0 {
                 let bytes = LEAST_BYTES << shift;
-                let (way, spell, _) = autotuner.start(bytes, table, available, || now);
-                prop_assert!(available.contains(way.path) && CANDIDATES.contains(&way));
-                prop_assert!(!way.non_temporal || bytes >= LEAST_NON_TEMPORAL);
+                let (candidate, spell, _) = autotuner.start(bytes, table, available, || now);
+                prop_assert!(available.contains(candidate.path) && CANDIDATES.contains(&candidate));
+                prop_assert!(!candidate.non_temporal || bytes >= LEAST_NON_TEMPORAL);
                 under_way.push((spell, bytes));
             } else if step == 1 {
                 autotuner.answered(|| now);
@@ -370,12 +375,12 @@ fn nothing_is_learnt_while_messages_go_both_ways() {
     let speeds = CMA_WINS;
     let mut run = Run::new();
     for _ in 0..500 {
-        let (way, spell, switch) = run
+        let (candidate, spell, switch) = run
             .autotuner
             .start(1 << 20, Path::Pipeline, ALL, || run.now);
         run.switches.extend(switch);
         run.autotuner.answered(|| run.now);
-        run.arrives(speeds, way, spell, 1 << 20);
+        run.arrives(speeds, candidate, spell, 1 << 20);
     }
     assert_eq!(run.switches, []);
     // Once the other direction rests it is found out.
@@ -396,21 +401,21 @@ fn nothing_goes_by_split_copy_while_messages_go_both_ways() {
     let (bytes, table) = (512 << 10, Path::SplitCopy);
     let mut run = Run::new();
     let start = |run: &mut Run, available| run.autotuner.start(bytes, table, available, || 0);
-    let (way, spell, _) = start(&mut run, ALL);
-    assert_eq!(way.path, Path::SplitCopy);
+    let (candidate, spell, _) = start(&mut run, ALL);
+    assert_eq!(candidate.path, Path::SplitCopy);
     run.autotuner.answered(|| 0);
-    let (way, second, _) = start(&mut run, ALL);
-    assert_eq!(way.path, Path::Cma);
-    let (way, ..) = run.autotuner.clone().start(2 * bytes, table, ALL, || 0);
-    assert_eq!(way.path, Path::SplitCopy, "it is longer");
-    let (way, third, _) = start(&mut run, ALL.without(Path::Cma));
-    assert_eq!(way.path, Path::SplitCopy, "there is no other one");
+    let (candidate, second, _) = start(&mut run, ALL);
+    assert_eq!(candidate.path, Path::Cma);
+    let (candidate, ..) = run.autotuner.clone().start(2 * bytes, table, ALL, || 0);
+    assert_eq!(candidate.path, Path::SplitCopy, "it is longer");
+    let (candidate, third, _) = start(&mut run, ALL.without(Path::Cma));
+    assert_eq!(candidate.path, Path::SplitCopy, "there is no other one");
     for spell in [spell, second, third] {
         run.arrives(PIPELINE_WINS, Candidate::by(table), spell, bytes);
     }
     run.windows(PIPELINE_WINS, bytes, QUIET, 1, table);
-    let (way, ..) = start(&mut run, ALL);
-    assert_eq!(way.path, Path::SplitCopy, "one way again");
+    let (candidate, ..) = start(&mut run, ALL);
+    assert_eq!(candidate.path, Path::SplitCopy, "one way again");
 }
 
 /// The first messages of the pipeline touch its memory for the first time.
@@ -462,9 +467,9 @@ fn long_messages_are_written_past_the_caches_while_that_is_faster() {
     }
 }
 
-/// It is a way of the pipeline's: where another path is taken it is not tried.
+/// It is a candidate by the pipeline: where another path is taken it is not tried.
 #[test]
-fn other_paths_have_no_such_way() {
+fn other_paths_have_no_such_candidate() {
     let mut run = Run::new();
     run.past = 100.0;
     run.windows(CMA_WINS, 16 << 20, 500, 1, Path::Cma);

@@ -1,6 +1,7 @@
-//! The ways of messages of one size class, and which of them is taken.
+//! The candidates for messages of one size class, and which of them is taken: the current one. One
+//! that is on trial is its challenger.
 //!
-//! Messages of [`LEAST_NON_TEMPORAL`] and more by the pipeline go one of two ways: their receiver
+//! Messages of [`LEAST_NON_TEMPORAL`] and more have two candidates by the pipeline: their receiver
 //! writes the room with ordinary stores, or past its caches. Which is faster depends on who else
 //! uses the cache behind both cores (docs/decisions/0012).
 
@@ -10,7 +11,7 @@ use crate::{Path, PathSet};
 
 /// Shorter messages are never written past the caches: they fit there.
 pub(super) const LEAST_NON_TEMPORAL: u64 = 4 << 20;
-/// The ways among which a choice is made.
+/// Those among which a choice is made.
 pub(super) const CANDIDATES: [Candidate; 5] = [
     Candidate::by(Path::Pipeline),
     Candidate {
@@ -42,7 +43,8 @@ const LEAST_KNOWN: usize = 3;
 /// current path's rate. Not by the module, which makes memory known to the hardware in the first
 /// one.
 const HOPELESS: f32 = 0.5;
-/// Of the spells of a short class, of which the current way is known, one in so many is measured.
+/// Of the spells of a short class, of which the current candidate is known, one in so many is
+/// measured.
 const SAMPLED: u32 = 8;
 /// What it must be faster by.
 const MARGIN: f32 = 1.10;
@@ -82,7 +84,7 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// The rates of the last spells of one way.
+/// The rates of the last spells of one candidate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rates {
     last: [f32; REMEMBERED],
@@ -129,10 +131,10 @@ pub(super) struct SizeClass {
     lost: [bool; CANDIDATES.len()],
     /// Spells left of the try under way.
     left_of_try: u32,
-    /// The way of the last spell, and whether the one before it took another.
+    /// The candidate of the last spell, and whether the one before it took another.
     last: Candidate,
     cold: bool,
-    /// What was lost by tries of the present rival.
+    /// What was lost by tries of the present challenger.
     lost_ns: u64,
     /// The median of the current path when all was looked at last; 0 if it is not known yet.
     usual: f32,
@@ -163,8 +165,8 @@ impl SizeClass {
         }
     }
 
-    /// A class beside one that is known, of the same table, which takes its path: the ways that
-    /// have lost there are not tried here at once.
+    /// A class beside one that is known, of the same table, which takes its path: the candidates
+    /// that have lost there are not tried here at once.
     pub(super) fn beside(known: &Self, from_bytes: u64) -> Self {
         // What the caches have no room for, they have even less for if it is longer.
         let current = if known.from_bytes < from_bytes {
@@ -181,13 +183,13 @@ impl SizeClass {
         }
     }
 
-    /// The way of the next spell.
+    /// The candidate of the next spell.
     pub(super) fn next(&mut self, available: PathSet, now_ns: impl Fn() -> u64) -> Candidate {
-        let way = self.pick(available, now_ns);
+        let candidate = self.pick(available, now_ns);
         self.spells = self.spells.wrapping_add(1);
-        self.cold = way != self.last;
-        self.last = way;
-        way
+        self.cold = candidate != self.last;
+        self.last = candidate;
+        candidate
     }
 
     /// Whether a candidate may be tried now.
@@ -233,31 +235,31 @@ impl SizeClass {
         self.current
     }
 
-    /// A spell of so many bytes ended at `now_ns`, after `time_ns`. True if another way is taken
-    /// from now on.
+    /// A spell of so many bytes ended at `now_ns`, after `time_ns`. True if another candidate is
+    /// taken from now on.
     pub(super) fn measured(
         &mut self,
-        way: Candidate,
+        candidate: Candidate,
         bytes: u64,
         time_ns: u64,
         now_ns: u64,
     ) -> bool {
-        let Some(index) = index_of(way) else {
+        let Some(index) = index_of(candidate) else {
             return false;
         };
         let rate = bytes as f32 / time_ns as f32;
         let mine = self.rates_of(self.current).median();
-        if way != self.current && mine > 0.0 {
+        if candidate != self.current && mine > 0.0 {
             self.lost_ns += time_ns.saturating_sub((bytes as f32 / mine) as u64);
         }
         if self.cold {
-            if way != self.current && way.path != Path::Kmod && rate < mine * HOPELESS {
+            if candidate != self.current && candidate.path != Path::Kmod && rate < mine * HOPELESS {
                 self.has_lost(index, now_ns);
             }
             return false;
         }
         self.rates[index].add(rate);
-        if way == self.current {
+        if candidate == self.current {
             let median = self.rates[index].median();
             if self.rates[index].count < LEAST_KNOWN || self.spells < FIRST {
                 return false;
@@ -284,7 +286,7 @@ impl SizeClass {
             }
             self.lost_ns = 0;
             self.left_of_try = 0;
-            self.current = way;
+            self.current = candidate;
             self.usual = 0.0;
             self.until_try = EVERY;
             return true;
@@ -298,7 +300,7 @@ impl SizeClass {
         false
     }
 
-    /// The rival has lost for now.
+    /// The challenger has lost for now.
     fn has_lost(&mut self, index: usize, now_ns: u64) {
         self.rates[index] = Rates::default();
         self.challenger = (self.challenger + 1) % CANDIDATES.len();
@@ -310,12 +312,12 @@ impl SizeClass {
         self.lost[index] = true;
     }
 
-    /// Whether the path is known, and each other way that may be taken has lost a try: none is
-    /// tried before some time is over.
+    /// Whether the path is known, and each other candidate that may be taken has lost a try:
+    /// none is tried before some time is over.
     pub(super) fn is_settled(&self, available: PathSet) -> bool {
         let known = self.usual > 0.0 && self.left_of_try == 0;
-        let mut ways = CANDIDATES.iter().zip(self.lost);
-        known && ways.all(|(way, lost)| lost || !self.may_challenge(*way, available))
+        let mut candidates = CANDIDATES.iter().zip(self.lost);
+        known && candidates.all(|(one, lost)| lost || !self.may_challenge(*one, available))
     }
 
     /// The current path is known, and this spell is not one of those that are measured
@@ -325,11 +327,11 @@ impl SizeClass {
         known && self.spells % SAMPLED != 0
     }
 
-    fn rates_of(&self, way: Candidate) -> Rates {
-        index_of(way).map_or(Rates::default(), |index| self.rates[index])
+    fn rates_of(&self, candidate: Candidate) -> Rates {
+        index_of(candidate).map_or(Rates::default(), |index| self.rates[index])
     }
 
-    /// The try of a way was spoilt: none before `quiet_ns`.
+    /// The try of a challenger was spoilt: none before `quiet_ns`.
     pub(super) fn spoilt(&mut self, quiet_ns: u64) {
         self.left_of_try = 0;
         for not_before_ns in &mut self.not_before_ns {
@@ -338,6 +340,6 @@ impl SizeClass {
     }
 }
 
-fn index_of(way: Candidate) -> Option<usize> {
-    CANDIDATES.iter().position(|known| *known == way)
+fn index_of(candidate: Candidate) -> Option<usize> {
+    CANDIDATES.iter().position(|known| *known == candidate)
 }
