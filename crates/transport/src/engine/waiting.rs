@@ -29,9 +29,9 @@ impl Engine {
                 return answer;
             }
             self.polled.in_call();
-            let unasked = self.unasked();
+            let before = self.kept_and_helped();
             let moved = self.progress();
-            if moved && unasked == self.unasked() {
+            if moved && before == self.kept_and_helped() {
                 backoff.reset();
                 continue;
             }
@@ -53,7 +53,7 @@ impl Engine {
     /// Changes whenever peers take of the time what this endpoint has not asked for: with a message
     /// that finds no receive, or an access to a region.
     #[inline(always)]
-    fn unasked(&self) -> (u32, u32) {
+    fn kept_and_helped(&self) -> (u32, u32) {
         (self.cx.matching.kept(), self.cx.regions.help.count())
     }
 

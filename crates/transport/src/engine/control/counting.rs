@@ -27,7 +27,7 @@ pub(crate) fn count_sent(cx: &mut Cx, to: u32, path: Path, len: u64) {
 /// A message was received whose bytes came whole without being asked for: as it was delivered, or
 /// later, if it was kept. Who reads a private ring counts what it delivers out of it by
 /// [`Peers::count_received`](crate::engine::peer::table::Peers::count_received) alone.
-pub(crate) fn count_unasked(cx: &mut Cx, from: u32, len: u64) {
+pub(crate) fn count_received_eager(cx: &mut Cx, from: u32, len: u64) {
     let Some(peer) = cx.peers.get(from) else {
         return;
     };

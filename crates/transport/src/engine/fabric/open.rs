@@ -45,8 +45,8 @@ pub(super) fn open_all(settings: &Settings, address: &Address) -> Result<Vec<Box
 fn ofi(settings: &Settings, address: &Address, has_verbs: bool) -> OpenedFabric {
     // A machine without a provider is not asked again at each endpoint: that takes long.
     static NO_PROVIDER: AtomicBool = AtomicBool::new(false);
-    let unasked = settings.fabric() == FabricUse::Auto;
-    if unasked {
+    let by_default = settings.fabric() == FabricUse::Auto;
+    if by_default {
         ofi_serves(has_verbs)?;
         if NO_PROVIDER.load(Ordering::Relaxed) {
             return Err("libfabric has no provider for this machine's adapter".to_owned());
@@ -55,7 +55,7 @@ fn ofi(settings: &Settings, address: &Address, has_verbs: bool) -> OpenedFabric 
     match OfiFabric::open(&ofi_settings(settings), address.id, address.secret) {
         Ok(fabric) => Ok(Box::new(fabric)),
         Err(why) => {
-            if unasked && matches!(why, OfiError::Nothing(_)) {
+            if by_default && matches!(why, OfiError::Nothing(_)) {
                 NO_PROVIDER.store(true, Ordering::Relaxed);
             } else if !settings.fabric().is_only() {
                 tracing::warn!("ofi is off: {why}");

@@ -196,7 +196,7 @@ pub(crate) fn take_in_place(cx: &mut Cx, token: u32) -> Result<Option<RawLoaned>
         }
         UnexpectedBody::Bytes(bytes) => {
             budget::count_taken(cx, from, bytes.len() as i64);
-            counting::count_unasked(cx, from, status.len);
+            counting::count_received_eager(cx, from, status.len);
             Ok(Some(fetched(status, bytes)))
         }
         UnexpectedBody::Lost(error) => {

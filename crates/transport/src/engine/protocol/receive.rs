@@ -49,7 +49,7 @@ fn receive_kept(cx: &mut Cx, envelope: Envelope, bytes: Vec<u8>, into: &ReceiveB
     into.copy_from(0, len, &bytes[..]);
     budget::count_taken(cx, envelope.from, len as i64);
     cx.matching.store().recycle(bytes);
-    counting::count_unasked(cx, envelope.from, len);
+    counting::count_received_eager(cx, envelope.from, len);
     Posted::Done(envelope.outcome(len, into.len()))
 }
 
@@ -300,7 +300,7 @@ pub(crate) fn on_eager(
     source: &impl Source,
 ) -> Result<(), Violation> {
     if cx.requests.deliver_to_head(envelope, source) || deliver_eager(cx, envelope, source) {
-        counting::count_unasked(cx, envelope.from, source.len());
+        counting::count_received_eager(cx, envelope.from, source.len());
     }
     Ok(())
 }

@@ -48,7 +48,7 @@ fn put_into_inbox(cx: &mut Cx, envelope: Envelope, source: &impl Source) -> Resu
         .inbox()
         .put(envelope.status(source.len()), source);
     put.map_err(|Full| NO_MEMORY)?;
-    counting::count_unasked(cx, envelope.from, source.len());
+    counting::count_received_eager(cx, envelope.from, source.len());
     Ok(())
 }
 
