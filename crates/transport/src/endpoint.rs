@@ -14,7 +14,7 @@ use crate::owned::{OwnedRecv, OwnedSend};
 use crate::owned_bytes::OwnedBytes;
 use crate::polling::{poll_until, poll_within};
 use crate::probe::Claimed;
-use crate::raw::{Posted, RawEndpoint, RawSlice, RawSliceMut, Requests};
+use crate::raw::{Messages, Posted, RawEndpoint, RawSlice, RawSliceMut};
 use crate::region::{Region, RegionKey};
 use crate::scope::Scope;
 use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
@@ -386,6 +386,9 @@ pub trait Endpoint: RawEndpoint {
     }
 
     /// Starts a send of a buffer that it takes, and gives back at completion.
+    ///
+    /// Over TCP a short one that follows another one at once goes with the next call that waits,
+    /// tests or makes progress, or with the drop of its handle.
     ///
     /// ```
     /// use limic::{Endpoint, HybridEndpoint};
@@ -856,11 +859,18 @@ pub trait Endpoint: RawEndpoint {
     }
 }
 
+/// Waits for what was posted, unless it is done. Then what was sent goes on its way all the same:
+/// the caller may not call again for long.
 #[inline]
-pub(crate) fn finish<E: Requests + ?Sized>(endpoint: &E, posted: Posted) -> Outcome {
+pub(crate) fn finish<E: Messages + ?Sized>(endpoint: &E, posted: Posted) -> Outcome {
     match posted {
-        Posted::Done(outcome) => outcome,
         Posted::Pending(id) => endpoint.wait(id),
+        Posted::Done(outcome) => {
+            if endpoint.holds_messages() {
+                endpoint.flush();
+            }
+            outcome
+        }
     }
 }
 

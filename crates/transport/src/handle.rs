@@ -17,15 +17,7 @@ impl<E: Endpoint> Handle<'_, E> {
     /// Waits, unless it is done already. The handle has nothing to tell afterwards.
     pub(crate) fn wait(&mut self) -> Outcome {
         let told = Posted::Done(Err(Error::UnknownRequest));
-        match core::mem::replace(&mut self.posted, told) {
-            Posted::Pending(id) => self.endpoint.wait(id),
-            Posted::Done(outcome) => {
-                if self.endpoint.holds_messages() {
-                    self.endpoint.flush();
-                }
-                outcome
-            }
-        }
+        crate::endpoint::finish(self.endpoint, core::mem::replace(&mut self.posted, told))
     }
 
     /// Remembers the outcome, since the request is freed when it is reported done.

@@ -147,8 +147,9 @@ impl<E: Endpoint> LoanSend<'_, E> {
 
 impl<E: Endpoint> Drop for LoanSend<'_, E> {
     fn drop(&mut self) {
-        if let Some(id) = self.0.pending() {
-            self.0.endpoint.abandon(id, Box::new(()));
+        match self.0.pending() {
+            Some(id) => self.0.endpoint.abandon(id, Box::new(())),
+            None => self.0.push_on(),
         }
     }
 }

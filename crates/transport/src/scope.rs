@@ -87,7 +87,8 @@ impl<'scope, 'env, E: Endpoint> Scope<'scope, 'env, E> {
         ScopedSend { what }
     }
 
-    /// Starts a send of several slices as one message.
+    /// Starts a send of several slices as one message; over TCP it may wait as in
+    /// [`isend`](Self::isend).
     ///
     /// # Errors
     /// As [`Endpoint::send_vectored`].

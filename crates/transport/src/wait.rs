@@ -12,7 +12,8 @@ use crate::raw::RequestId;
 /// A handle of an operation under way, scoped, owned or of a loan; there are no others. `Output` is
 /// what waiting for it gives.
 pub trait Request: sealed::Waited {
-    /// The endpoint's name for it, or `None` if it is done.
+    /// The endpoint's name for it, or `None` if it is done. It makes no progress: over TCP a short
+    /// send that is done may wait for the next call that does.
     fn pending(&self) -> Option<RequestId>;
 }
 

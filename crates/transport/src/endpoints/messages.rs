@@ -117,9 +117,7 @@ impl Inner<Engine> {
     ) -> Result<()> {
         // SAFETY: the caller's promise.
         let posted = unsafe { self.post_send(to, tag, SendOptions::default(), data) }?;
-        let outcome = crate::endpoint::finish(endpoint, posted);
-        self.engine.enter(Engine::flush_pending);
-        outcome.map(|_| ())
+        crate::endpoint::finish(endpoint, posted).map(drop)
     }
 
     /// Rings the receiver of what was sent just now. False: it was not sent.

@@ -4,7 +4,7 @@ use std::any::Any;
 
 use limic_pools::arena::LoanHold;
 
-use super::{Posted, Requests};
+use super::{Messages, Posted};
 use crate::{Peer, Result, Selector, Status, Tag};
 
 /// Room in the segment, lent by [`Loans::borrow_loan`](crate::raw::Loans::borrow_loan).
@@ -66,7 +66,7 @@ const _: () = {
 };
 
 /// Messages that are built and read in shared memory.
-pub trait Loans: Requests {
+pub trait Loans: Messages {
     /// Lends room in the segment.
     ///
     /// # Errors
@@ -83,8 +83,8 @@ pub trait Loans: Requests {
     /// at least `len` bytes long; nobody touches its bytes any more.
     unsafe fn post_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<Posted>;
 
-    /// Sends a loan and waits: [`post_loan`](Self::post_loan) and [`wait`](Requests::wait) in one,
-    /// which an endpoint may do in less time.
+    /// Sends a loan and waits: [`post_loan`](Self::post_loan) and
+    /// [`wait`](crate::raw::Requests::wait) in one, which an endpoint may do in less time.
     ///
     /// # Errors
     /// What became of the send.
