@@ -295,8 +295,7 @@ impl Fabric {
 }
 
 /// Reads the packet in `arrivals`: the caller's messages stay there, the fabric's own are taken
-/// out.
-/// Gives the slots given back.
+/// out. Gives the slots given back.
 fn read_packet(
     arrivals: &mut Arrivals,
     last: &mut Option<crate::packet::Form>,

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// Share of the measured CPUs' time beyond which other programs, or other guests, make figures doubtful.
+/// Share of the measured CPUs' time beyond which other programs, or other guests, make figures
+/// doubtful.
 const DOUBTFUL: f64 = 0.05;
 
 /// The load average over the last minute, and the number of CPUs, of the whole machine.
