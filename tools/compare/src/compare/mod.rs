@@ -35,6 +35,7 @@ mod table;
 mod targets;
 mod tcp;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -118,9 +119,11 @@ impl Compare {
         all && !self.quick && self.rounds.is_none_or(|rounds| rounds >= Plan::ROUNDS)
     }
 
-    /// The patterns and peers that are asked for.
+    /// The patterns and peers that are asked for. Patterns are measured in the usual order,
+    /// whatever theirs.
     fn part(&self) -> Vec<String> {
-        names(&self.patterns).chain(names(&self.peers)).collect()
+        let patterns: BTreeSet<String> = names(&self.patterns).collect();
+        patterns.into_iter().chain(names(&self.peers)).collect()
     }
 }
 
@@ -175,7 +178,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         args.part(),
         &cpus,
         titles.collect(),
-        told(&cpus),
+        told(&cpus)?,
         field.files(),
     );
     let mut state = if args.resume {
@@ -247,10 +250,12 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
 }
 
 /// What limic is told, by variables and by its profile.
-fn told(cpus: &[usize]) -> Vec<String> {
-    let machine = machine_state::machine(&limic(), cpus);
-    let profile = machine.and_then(|machine| machine["profile"].as_str().map(str::to_owned));
-    run::settings().into_iter().chain(profile).collect()
+fn told(cpus: &[usize]) -> Result<Vec<String>, Failure> {
+    let machine = machine_state::machine(&limic(), cpus).ok_or_else(|| {
+        Failure::Missing("`limic perf floor` says nothing of this machine: run it alone".to_owned())
+    })?;
+    let profile = machine["profile"].as_str().map(str::to_owned);
+    Ok(run::settings().into_iter().chain(profile).collect())
 }
 
 /// The patterns to measure, in the usual order.
