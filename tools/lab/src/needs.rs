@@ -219,15 +219,20 @@ fn bindgen() -> Result<PathBuf, Failure> {
     }
     if !usable(&own) {
         console::step(&"lab: installing bindgen");
-        Job::cargo(&["install", "bindgen-cli", "--locked", "--root"], 20)
+        let build = tools.join("build");
+        let installed = Job::cargo(&["install", "bindgen-cli", "--locked", "--root"], 20)
             .arg(&tools)
-            .run()
-            .map_err(|why| {
-                Failure::Missing(format!(
-                    "bindgen 0.71 or newer is missing, and cargo could not install it ({why}); \
+            .arg("--target-dir")
+            .arg(&build)
+            .run();
+        // The program alone is used.
+        let _ = std::fs::remove_dir_all(build);
+        installed.map_err(|why| {
+            Failure::Missing(format!(
+                "bindgen 0.71 or newer is missing, and cargo could not install it ({why}); \
                      install it: cargo install bindgen-cli --locked"
-                ))
-            })?;
+            ))
+        })?;
     }
     Ok(own)
 }
