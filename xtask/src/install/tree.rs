@@ -45,12 +45,19 @@ impl Tree {
     pub(super) fn listed_at(root: &Path) -> Result<Self, Failure> {
         let mut tree = Self::at(root)?;
         tree.earlier = listed(root)?.unwrap_or_default();
-        let (path, _) = tree.take(LIST)?;
-        let list = File::options().create(true).append(true).open(&path);
-        tree.list = Some(list.map_err(|why| Failure::file("write", &path, why))?);
-        for place in tree.places.clone() {
-            tree.note(&place)?;
-        }
+        let (path, fresh) = tree.take(LIST)?;
+        // A file anew: the earlier one may be another user's.
+        let put = || {
+            gone_or(fs::remove_file(&fresh))?;
+            let mut list = File::create_new(&fresh)?;
+            for place in tree.earlier.union(&tree.places) {
+                writeln!(list, "{place}")?;
+            }
+            fs::rename(&fresh, &path)?;
+            Ok(list)
+        };
+        let list = put().map_err(|why| Failure::file("write", &path, why))?;
+        tree.list = Some(list);
         Ok(tree)
     }
 
@@ -221,6 +228,7 @@ fn listed(root: &Path) -> Result<Option<BTreeSet<String>>, Failure> {
 /// its folders go last, so that a removal that was interrupted can be repeated.
 fn clear(root: &Path, mut places: Vec<String>) -> Result<usize, Failure> {
     let is_folder = |place: &str| place.ends_with('/');
+    // Folders end in a slash: those that the list begins with are above it.
     let turn = |place: &str| (LIST.starts_with(place), is_folder(place));
     // A folder sorts before what is in it.
     places.sort_unstable_by(|one, other| turn(one).cmp(&turn(other)).then(other.cmp(one)));
