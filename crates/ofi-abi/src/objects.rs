@@ -76,6 +76,9 @@ table! { fi_ops_av {
     lookup(*mut fid_av, fi_addr_t, *mut c_void, *mut usize) -> c_int;
     straddr(*mut fid_av, *const c_void, *mut c_char, *mut usize) -> *const c_char;
     av_set;
+    insert_auth_key;
+    lookup_auth_key;
+    set_user_id(*mut fid_av, fi_addr_t, fi_addr_t, u64) -> c_int;
 }}
 
 #[repr(C)]

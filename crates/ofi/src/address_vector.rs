@@ -3,6 +3,7 @@
 //! Inserting decodes an address and contacts nobody: that happens at the first message.
 
 mod strangers;
+mod user_ids;
 mod written;
 
 use core::cell::{Cell, RefCell};
@@ -15,6 +16,7 @@ use std::time::Instant;
 use limic::{ADDRESS_LEN, Address};
 
 use self::strangers::Strangers;
+use self::user_ids::{UserIds, set_user_id};
 pub(crate) use self::written::put_bytes;
 use self::written::straddr;
 use crate::domain::Domain;
@@ -39,8 +41,7 @@ pub(crate) struct AddressVector {
     entries: RefCell<Vec<Option<Name>>>,
     /// Positions that nobody has any more.
     free: RefCell<BTreeSet<usize>>,
-    /// What the application calls each position, where it chose that itself.
-    chosen: RefCell<HashMap<fi_addr_t, fi_addr_t>>,
+    user_ids: UserIds,
     /// Those whose address is unknown.
     unasked: Cell<usize>,
     strangers: RefCell<Strangers>,
@@ -73,6 +74,9 @@ static AV_OPS: fi_ops_av = fi_ops_av {
     lookup,
     straddr,
     av_set: ffi_guard::no_such_function,
+    insert_auth_key: ffi_guard::no_such_function,
+    lookup_auth_key: ffi_guard::no_such_function,
+    set_user_id,
 };
 
 impl AddressVector {
@@ -111,7 +115,7 @@ impl AddressVector {
     }
 
     fn called(&self, at: fi_addr_t) -> fi_addr_t {
-        self.chosen.borrow().get(&at).copied().unwrap_or(at)
+        self.user_ids.get(at)
     }
 
     fn position(&self, address: &Address) -> Option<fi_addr_t> {
@@ -182,6 +186,13 @@ impl AddressVector {
         at
     }
 
+    /// Whether an address stands at a position.
+    fn is_taken(&self, at: fi_addr_t) -> bool {
+        let entries = self.entries.borrow();
+        let place = usize::try_from(at).ok().and_then(|at| entries.get(at));
+        place.is_some_and(Option::is_some)
+    }
+
     fn take_out(&self, at: fi_addr_t) -> bool {
         let mut entries = self.entries.borrow_mut();
         let place = usize::try_from(at).ok().and_then(|at| entries.get_mut(at));
@@ -191,7 +202,7 @@ impl AddressVector {
         self.free.borrow_mut().insert(at as usize);
         self.domain
             .for_each_endpoint(|endpoint| endpoint.forget_address(self, at));
-        self.chosen.borrow_mut().remove(&at);
+        self.user_ids.forget(at);
         self.strangers.borrow_mut().forget(at);
         let Name::Address(address) = name else {
             self.unasked.set(self.unasked.get() - 1);
@@ -226,7 +237,6 @@ pub(crate) unsafe extern "C" fn open(
         if !asked.name.is_null() || asked.flags & FI_EVENT != 0 {
             return Err(FI_ENOSYS);
         }
-        // Who chooses names says so once more with each.
         if asked.flags & !(FI_SYMMETRIC | FI_AV_USER_ID) != 0 {
             return Err(FI_EBADFLAGS);
         }
@@ -243,7 +253,7 @@ pub(crate) unsafe extern "C" fn open(
             turns: Turns::new(domain.is_serial()),
             domain,
             free: RefCell::default(),
-            chosen: RefCell::default(),
+            user_ids: UserIds::of_vector(asked.flags),
             unasked: Cell::new(0),
             strangers: RefCell::default(),
             entries: RefCell::new(Vec::with_capacity(asked.count.min(1 << 20))),
@@ -304,6 +314,10 @@ unsafe extern "C" fn insert(
         // SAFETY: an address vector of this provider.
         let av: &AddressVector = unsafe { object::object(av) };
         let _turn = av.domain.enter_alone();
+        if chosen && av.user_ids.are_for_all {
+            // They are set by a call of their own.
+            return -FI_EINVAL;
+        }
         let mut good = 0;
         for number in 0..count {
             // SAFETY: C passes `count` addresses of the length that `fi_getname` gives, or as many
@@ -321,7 +335,7 @@ unsafe extern "C" fn insert(
                     if chosen {
                         // SAFETY: with this flag C gives `count` names in the room for places.
                         let called = unsafe { *places.add(number) };
-                        av.chosen.borrow_mut().insert(at, called);
+                        av.user_ids.set(at, called);
                     }
                     (at, 0)
                 }

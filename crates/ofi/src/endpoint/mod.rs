@@ -179,6 +179,15 @@ impl Endpoint {
         if let Some(peer) = self.peers.borrow_mut().get_mut(at as usize) {
             *peer = UNKNOWN;
         }
+        self.forget_name(vector, at);
+    }
+
+    /// An address of a vector is to have another name: if it is this endpoint's vector, the peer is
+    /// looked up again.
+    pub(crate) fn forget_name(&self, vector: &AddressVector, at: fi_addr_t) {
+        if !self.uses(vector) {
+            return;
+        }
         let name = vector.name_of(at);
         // A peer may stand here that was only received from.
         for known in self

@@ -60,7 +60,7 @@ static void flags_of_objects(void)
     OK(fi_cq_open(domain, &cq_attr, &queue, NULL));
     OK(fi_close(&queue->fid));
     CHECK(fi_av_open(domain, &av_attr, &vector, NULL) == -FI_EBADFLAGS);
-    av_attr.flags = FI_SYMMETRIC | chosen;
+    av_attr.flags = FI_SYMMETRIC;
     OK(fi_av_open(domain, &av_attr, &vector, NULL));
     OK(fi_getname(&ep->fid, bytes, &len));
     /* A name goes in, and comes out as the place. */
