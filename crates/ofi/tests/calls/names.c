@@ -323,7 +323,7 @@ static fi_addr_t source_of_own(struct own own, fi_addr_t to)
     return source;
 }
 
-/* A vector that is opened for names of the application's choice: nobody has one before it is set. */
+/* A vector opened for names of the application's choice: nobody has one before it is set. */
 static void user_ids(void)
 {
     struct own own = open_own_with(domain, info, FI_AV_USER_ID);
