@@ -6,7 +6,7 @@ mod strangers;
 mod user_ids;
 mod written;
 
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, Ref, RefCell};
 use core::ffi::{c_int, c_void};
 use std::collections::hash_map::Entry::Occupied;
 use std::collections::{BTreeSet, HashMap};
@@ -186,11 +186,10 @@ impl AddressVector {
         at
     }
 
-    /// Whether an address stands at a position.
-    fn is_taken(&self, at: fi_addr_t) -> bool {
+    /// Whoever stands at a position.
+    fn entry(&self, at: fi_addr_t) -> Option<Ref<'_, Name>> {
         let entries = self.entries.borrow();
-        let place = usize::try_from(at).ok().and_then(|at| entries.get(at));
-        place.is_some_and(Option::is_some)
+        Ref::filter_map(entries, |all| all.get(usize::try_from(at).ok()?)?.as_ref()).ok()
     }
 
     fn take_out(&self, at: fi_addr_t) -> bool {
@@ -386,10 +385,8 @@ unsafe extern "C" fn lookup(
         // SAFETY: an address vector of this provider.
         let av: &AddressVector = unsafe { object::object(av) };
         let _turn = av.domain.enter_alone();
-        let entries = av.entries.borrow();
-        let place = usize::try_from(at).ok().and_then(|at| entries.get(at));
         // The address once it is known: a service means another endpoint on another node.
-        let name = place.and_then(Option::as_ref).ok_or(FI_EINVAL)?;
+        let name = av.entry(at).ok_or(FI_EINVAL)?;
         // SAFETY: C passes a length and as much room.
         match unsafe { put_bytes(&name.to_bytes(av.domain.text), address, len) } {
             // It is cut, and its length told (fi_av(3)).

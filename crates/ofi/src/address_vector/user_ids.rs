@@ -59,7 +59,7 @@ pub(super) unsafe extern "C" fn set_user_id(
         // SAFETY: an address vector of this provider.
         let av: &AddressVector = unsafe { object::object(av) };
         let _turn = av.domain.enter_alone();
-        if !av.user_ids.are_for_all || !av.is_taken(at) {
+        if !av.user_ids.are_for_all || av.entry(at).is_none() {
             return Err(FI_EINVAL);
         }
         av.domain
