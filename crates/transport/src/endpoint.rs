@@ -8,13 +8,14 @@ use rustix::io::Errno;
 
 use crate::counters::Counters;
 use crate::error::Outcome;
+use crate::handle::finish;
 use crate::heap::Buffer;
 use crate::loan::{Loan, Loaned};
 use crate::owned::{OwnedRecv, OwnedSend};
 use crate::owned_bytes::OwnedBytes;
 use crate::polling::{poll_until, poll_within};
 use crate::probe::Claimed;
-use crate::raw::{Messages, Posted, RawEndpoint, RawSlice, RawSliceMut};
+use crate::raw::{RawEndpoint, RawSlice, RawSliceMut};
 use crate::region::{Region, RegionKey};
 use crate::scope::Scope;
 use crate::{Address, Error, Peer, Result, Selector, Status, Tag};
@@ -856,21 +857,6 @@ pub trait Endpoint: RawEndpoint {
         Self: Sized,
     {
         OwnedSend::start_write(self, peer, key, offset, from.into_vec())
-    }
-}
-
-/// Waits for what was posted, unless it is done. Then what was sent goes on its way all the same:
-/// the caller may not call again for long.
-#[inline]
-pub(crate) fn finish<E: Messages + ?Sized>(endpoint: &E, posted: Posted) -> Outcome {
-    match posted {
-        Posted::Pending(id) => endpoint.wait(id),
-        Posted::Done(outcome) => {
-            if endpoint.holds_messages() {
-                endpoint.flush();
-            }
-            outcome
-        }
     }
 }
 

@@ -1,11 +1,26 @@
-//! What owned requests have in common: an operation that was posted, done or not.
+//! An operation that was posted, done or not: its end, and what owned requests have in common.
 
 use core::time::Duration;
 
 use crate::error::Outcome;
 use crate::polling::within;
-use crate::raw::{Posted, RequestId};
+use crate::raw::{Messages, Posted, RequestId};
 use crate::{Endpoint, Error, Result};
+
+/// Waits for what was posted, unless it is done. Then what was sent goes on its way all the same:
+/// the caller may not call again for long.
+#[inline]
+pub(crate) fn finish<E: Messages + ?Sized>(endpoint: &E, posted: Posted) -> Outcome {
+    match posted {
+        Posted::Pending(id) => endpoint.wait(id),
+        Posted::Done(outcome) => {
+            if endpoint.holds_messages() {
+                endpoint.flush();
+            }
+            outcome
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Handle<'e, E: Endpoint> {
@@ -17,7 +32,7 @@ impl<E: Endpoint> Handle<'_, E> {
     /// Waits, unless it is done already. The handle has nothing to tell afterwards.
     pub(crate) fn wait(&mut self) -> Outcome {
         let told = Posted::Done(Err(Error::UnknownRequest));
-        crate::endpoint::finish(self.endpoint, core::mem::replace(&mut self.posted, told))
+        finish(self.endpoint, core::mem::replace(&mut self.posted, told))
     }
 
     /// Remembers the outcome, since the request is freed when it is reported done.

@@ -74,7 +74,7 @@ impl<'e, E: Endpoint> Claimed<'e, E> {
         };
         // SAFETY: `buffer` is borrowed until this call returns, which is after completion.
         let posted = unsafe { self.endpoint.post_claimed(id, &[RawSliceMut::from(buffer)]) }?;
-        crate::endpoint::finish(self.endpoint, posted)
+        crate::handle::finish(self.endpoint, posted)
     }
 }
 

@@ -117,7 +117,7 @@ impl Inner<Engine> {
     ) -> Result<()> {
         // SAFETY: the caller's promise.
         let posted = unsafe { self.post_send(to, tag, SendOptions::default(), data) }?;
-        crate::endpoint::finish(endpoint, posted).map(drop)
+        crate::handle::finish(endpoint, posted).map(drop)
     }
 
     /// Rings the receiver of what was sent just now. False: it was not sent.
@@ -300,7 +300,7 @@ macro_rules! endpoint {
                 // The engine is not borrowed while that is waited for.
                 match posted {
                     None => Ok(()),
-                    Some(posted) => crate::endpoint::finish(self, posted).map(drop),
+                    Some(posted) => crate::handle::finish(self, posted).map(drop),
                 }
             }
             unsafe fn return_loan(&self, loan: RawLoan) {

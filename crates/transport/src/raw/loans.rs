@@ -94,7 +94,7 @@ pub trait Loans: Messages {
     unsafe fn send_loan(&self, to: Peer, tag: Tag, loan: RawLoan, len: usize) -> Result<()> {
         // SAFETY: the caller's promise.
         let posted = unsafe { self.post_loan(to, tag, loan, len) }?;
-        crate::endpoint::finish(self, posted).map(|_| ())
+        crate::handle::finish(self, posted).map(|_| ())
     }
 
     /// Takes a loan back unsent.
