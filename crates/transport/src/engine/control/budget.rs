@@ -35,8 +35,7 @@ fn count(cx: &mut Cx, from: u32, change: (i64, i64)) {
 /// Senders over a network do not see this endpoint's status line: each is told.
 #[cold]
 fn tell(cx: &mut Cx, over_budget: bool) {
-    let remote: Vec<u32> = cx.fabric.peers.values().copied().collect();
-    for peer in remote {
+    for peer in cx.fabric.all_peers() {
         outbox::control(cx, peer, Update::AskFirst(over_budget).encode());
     }
     cx.memory.status.tell_over_budget(over_budget);

@@ -31,7 +31,7 @@ pub(crate) struct FabricChannel {
     /// This endpoint, which reaches itself without a network.
     myself: u64,
     /// The peer at the other end of each connection.
-    pub(crate) peers: HashMap<Link, u32>,
+    pub(super) peers: HashMap<Link, u32>,
     /// The long records that have begun to come.
     pub(super) coming: HashMap<Link, Coming>,
     /// The fabric over which each offered send is read, by request.
@@ -256,6 +256,11 @@ impl FabricChannel {
     /// The peer at the other end of a connection.
     pub(crate) fn peer_at(&self, link: Link) -> Option<u32> {
         self.peers.get(&link).copied()
+    }
+
+    /// Those at the other ends of all connections.
+    pub(crate) fn all_peers(&self) -> Vec<u32> {
+        self.peers.values().copied().collect()
     }
 
     /// A connection is over. Gives the peer at its other end.

@@ -27,6 +27,16 @@ unsafe impl Source for Packet<'_> {
     }
 }
 
+/// Takes the records of a peer.
+fn on_arrivals(cx: &mut Cx, from: u32, link: Link, arrivals: &Arrivals) {
+    for (form, payload) in arrivals.messages() {
+        dispatch::on_record(cx, from, form.kind, form.tag, &Packet(payload));
+    }
+    if let Some((form, first)) = arrivals.begun() {
+        long_packets::on_begun(cx, from, link, form, first);
+    }
+}
+
 /// Takes what came over the fabric. True if anything did.
 pub(crate) fn poll(cx: &mut Cx, arrivals: &mut Arrivals) -> bool {
     let mut moved = false;
@@ -38,18 +48,11 @@ pub(crate) fn poll(cx: &mut Cx, arrivals: &mut Arrivals) -> bool {
             break;
         };
         let at = |connection| Link { fabric, connection };
-        moved |= !matches!(event, Event::More { .. });
         match event {
             Event::Messages => {
                 let link = at(arrivals.connection());
-                let Some(from) = cx.fabric.peer_at(link) else {
-                    continue;
-                };
-                for (form, payload) in arrivals.messages() {
-                    dispatch::on_record(cx, from, form.kind, form.tag, &Packet(payload));
-                }
-                if let Some((form, first)) = arrivals.begun() {
-                    long_packets::on_begun(cx, from, link, form, first);
+                if let Some(from) = cx.fabric.peer_at(link) {
+                    on_arrivals(cx, from, link, arrivals);
                 }
             }
             Event::More { connection, left } => {
@@ -62,7 +65,6 @@ pub(crate) fn poll(cx: &mut Cx, arrivals: &mut Arrivals) -> bool {
                         }
                     }
                 }
-                moved = true;
             }
             Event::Connected {
                 connection,
@@ -80,6 +82,7 @@ pub(crate) fn poll(cx: &mut Cx, arrivals: &mut Arrivals) -> bool {
                 }
             }
         }
+        moved = true;
     }
     if moved {
         // What it would wake up for is taken, and of a peer that sends all the time a network may
