@@ -244,12 +244,6 @@ impl Autotuner {
         })
     }
 
-    /// Messages that have begun, and have not arrived.
-    #[must_use]
-    pub fn under_way(&self) -> u32 {
-        self.under_way
-    }
-
     /// Learns from the spell that is over.
     fn close(&mut self, now_ns: impl Fn() -> u64) -> Option<Switch> {
         let spell = self.spell;

@@ -68,12 +68,17 @@ impl SendState for Assumed {
     fn may_recycle(&self, _: u64) -> bool {
         self.history == History::Reply
     }
-    fn unasked_bytes(&self) -> u64 {
+    fn reply_bytes(&self) -> u64 {
         match self.history {
-            History::Reply => u64::MAX,
-            // Only what comes in fragments need not be offered.
-            History::Stream if self.answered == Path::Pipeline => u64::MAX,
             History::OneWay | History::Stream => 0,
+            History::Reply => u64::MAX,
+        }
+    }
+    fn granted_bytes(&self) -> u64 {
+        match self.history {
+            // Only what comes in fragments need not be offered.
+            History::Reply | History::Stream if self.answered == Path::Pipeline => u64::MAX,
+            History::OneWay | History::Reply | History::Stream => 0,
         }
     }
     fn reply_credit(&self) -> u64 {

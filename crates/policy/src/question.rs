@@ -7,9 +7,10 @@ use super::{Capabilities, Locality, ReceiverPace};
 /// What has gone between two endpoints before a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum History {
-    /// Nothing came back: the first message, or one at a time one way.
+    /// Nothing is known: the first message, or one at a time one way before their receives.
     OneWay,
-    /// Messages as long went one way, many at a time, until no other path was to be tried for them.
+    /// Messages as long went one way, many at a time or behind their receives, until no other path
+    /// was to be tried for them.
     Stream,
     /// Messages as long went to and fro, as in a ping-pong: this one is a reply to the last.
     Reply,

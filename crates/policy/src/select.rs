@@ -85,9 +85,10 @@ pub struct Routes {
     eager_below: u64,
     /// Longer messages than eager ones, but shorter than this, are offered, and go in fragments.
     pipeline_below: u64,
-    /// Shorter messages go without asking if they are likely to be a reply, or if the receiver has
-    /// said so.
-    unasked_below: u64,
+    /// Shorter messages go without asking if they are likely to be a reply.
+    reply_below: u64,
+    /// Shorter messages go without asking if the receiver has said so.
+    granted_below: u64,
     /// The longest message that goes whole in one staging buffer.
     longest_single_buffer: u64,
     /// Shorter messages go ahead of a slow receiver.
@@ -141,9 +142,10 @@ pub trait SendState {
     fn is_peer_readable(&self) -> bool;
     /// There is any use in asking for a recycled buffer for so many bytes.
     fn may_recycle(&self, len: u64) -> bool;
-    /// The longest message that goes without asking, in bytes: recycled buffers hold it in
-    /// fragments, or the receiver has said that it takes the next ones as they come.
-    fn unasked_bytes(&self) -> u64;
+    /// The longest message that recycled buffers hold in fragments, in bytes.
+    fn reply_bytes(&self) -> u64;
+    /// The longest message, in bytes, that the receiver takes as it comes: so it has said.
+    fn granted_bytes(&self) -> u64;
     /// Bytes that the peer has sent, and may keep in buffers for its replies.
     fn reply_credit(&self) -> u64;
 }
@@ -163,12 +165,19 @@ impl Routes {
         let mut ahead = capabilities;
         ahead.max_eager = pair.unexpected_budget;
         let ahead = table.thresholds(locality, ReceiverPace::Slow, &ahead);
+        let granted_below = granted_below(pair, thresholds);
+        let far = locality == Locality::SamePackage && pair.far_by_memory;
         Self {
             inline_below: thresholds.inline_below,
             record_below: thresholds.eager_below.min(pair.longest_record + 1),
             eager_below: thresholds.eager_below,
             pipeline_below: thresholds.pipeline_below,
-            unasked_below: unasked_below(pair, thresholds),
+            // Between such cores recycled buffers beat the single copy too.
+            reply_below: match far {
+                true => granted_below,
+                false => granted_below.min(thresholds.pipeline_below),
+            },
+            granted_below,
             longest_single_buffer: longest_single_buffer(locality).min(pair.buffer_bytes),
             send_ahead_below: ahead.eager_below,
             peer_readable_from: peer_readable_from(pair),
@@ -217,9 +226,12 @@ impl Routes {
             return SendPlan::Offer;
         }
         // A message that fits the recycled buffers of a peer is likely to be a reply, for which
-        // that peer waits. In a stream, an answer to each offer would cost a gap: the receiver has
-        // posted its receives by the time that it comes to the message.
-        if len < self.eager_below || (len < self.unasked_below && len <= state.unasked_bytes()) {
+        // that peer waits. Where the receives are there in time, or there is a stream, an answer to
+        // each offer would cost a gap.
+        let goes_unasked = len < self.eager_below
+            || (len < self.reply_below && len <= state.reply_bytes())
+            || (len < self.granted_below && len <= state.granted_bytes());
+        if goes_unasked {
             return if len <= self.longest_single_buffer {
                 SendPlan::Buffer
             } else {
@@ -228,7 +240,7 @@ impl Routes {
         }
         // Fragments that receivers ask for name buffers that may be kept. Where long messages go by
         // single copy, which names none, the first reply names them.
-        let first_reply = len >= self.pipeline_below && len < self.unasked_below;
+        let first_reply = len >= self.pipeline_below && len < self.reply_below;
         if first_reply && len <= state.reply_credit() {
             return SendPlan::Fragments;
         }
@@ -261,19 +273,14 @@ fn peer_readable_from(pair: &Pair<'_>) -> u64 {
     SHORTEST_PEER_READABLE
 }
 
-/// Below how many bytes a reply, or a message of a stream, goes without asking: 0 if shorter
-/// messages are to be asked for already.
-fn unasked_below(pair: &Pair<'_>, thresholds: Thresholds) -> u64 {
+/// Below how many bytes a message goes without asking if its receiver has said so, which knows the
+/// fastest path by then: 0 if shorter messages are to be asked for already.
+fn granted_below(pair: &Pair<'_>, thresholds: Thresholds) -> u64 {
     if thresholds.eager_below <= LONGEST_EAGER {
         return 0;
     }
-    let below = if pair.locality == Locality::SamePackage && pair.far_by_memory {
-        // Recycled buffers beat the single copy there too.
-        pair.table.asked_for_from(pair.locality, LONGEST_EAGER)
-    } else {
-        thresholds.pipeline_below
-    };
-    below
+    pair.table
+        .asked_for_from(pair.locality, LONGEST_EAGER)
         .min(LONGEST_RECYCLED + 1)
         .min(pair.unexpected_budget.saturating_add(1))
 }
@@ -358,3 +365,7 @@ pub fn answer(table: &Table, query: &Query) -> (Path, bool) {
         _ => (Path::Pipeline, false),
     }
 }
+
+#[cfg(test)]
+#[path = "select_tests.rs"]
+mod tests;

@@ -231,11 +231,13 @@ impl SendState for PairState<'_> {
     }
 
     #[inline]
-    fn unasked_bytes(&self) -> u64 {
-        self.pair
-            .unasked
-            .longest
-            .max(self.pair.staging.reply_bytes())
+    fn reply_bytes(&self) -> u64 {
+        self.pair.staging.reply_bytes()
+    }
+
+    #[inline]
+    fn granted_bytes(&self) -> u64 {
+        self.pair.unasked.longest
     }
 
     fn reply_credit(&self) -> u64 {

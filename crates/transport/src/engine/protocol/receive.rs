@@ -99,7 +99,7 @@ fn receive_unkept(
             let slot = cx
                 .requests
                 .insert(Operation::Receive(Receiving { into, stage }));
-            rendezvous::accept(cx, slot, envelope, &offer);
+            rendezvous::accept(cx, slot, envelope, &offer, false);
             posted(cx, slot, owner)
         }
         UnexpectedBody::Lost(error) => {
@@ -374,7 +374,7 @@ pub(crate) fn on_ready_to_send(
     {
         Some(slot) => {
             pace::count_posted(cx, from);
-            rendezvous::accept(cx, slot, envelope, &offer);
+            rendezvous::accept(cx, slot, envelope, &offer, true);
         }
         None => {
             let message = UnexpectedMessage {

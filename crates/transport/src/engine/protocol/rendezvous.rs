@@ -22,14 +22,18 @@ use crate::error::PeerFailure;
 use crate::raw::RequestId;
 use crate::{Error, Peer};
 
-/// Matches an offer with a receive and starts the transfer.
-pub(crate) fn accept(cx: &mut Cx, slot: Slot, envelope: Envelope, offer: &Offer) {
+/// Matches an offer with a receive and starts the transfer. `expected`: the receive was posted
+/// before the offer came.
+pub(crate) fn accept(cx: &mut Cx, slot: Slot, envelope: Envelope, offer: &Offer, expected: bool) {
     let Some(receiving) = cx.requests.known_receive(slot) else {
         return;
     };
     let room = receiving.into.len();
     let whole = address_of_room(receiving.into.slices()).is_some();
-    let incoming = Incoming::of_offer(envelope, offer, room);
+    let incoming = Incoming {
+        expected,
+        ..Incoming::of_offer(envelope, offer, room)
+    };
     let from = envelope.from;
     receiving.stage = ReceiveStage::Assembling(incoming);
     if incoming.wanted == 0 {
@@ -117,20 +121,21 @@ fn choose(
     }
 }
 
-/// How the sender of a message that comes in fragments is to go on with the next ones. In a stream,
-/// they may come without an offer: if each is offered, nothing moves from the end of one receive
-/// until the answer for the next one has its first fragment. They lie in the staging pool and in
-/// the ring until the application has posted receives and waits for them.
+/// How the sender of a message that comes in fragments is to go on with the next ones. They may
+/// come without an offer where this one had a receive that waited for it, as in a ping-pong, or in
+/// a stream: if each is offered, nothing moves from the end of one receive until the answer for the
+/// next one has its first fragment. In a stream they lie in the staging pool and in the ring until
+/// the application has posted receives and waits for them.
 ///
 /// `Next::Unasked` changes nothing for this message: the sender notes it in [`on_clear_to_send`],
-/// and `Routes::select` asks for it at the next ones (`SendState::unasked_bytes`).
+/// and `Routes::select` asks for it at the next ones (`SendState::granted_bytes`).
 fn choose_next(cx: &mut Cx, incoming: &Incoming) -> Next {
     let Some(pair) = cx.peers.pair(incoming.from()) else {
         return Next::Usual;
     };
     let autotuner = pair.autotuner.as_ref();
-    // Another one waits beside it, or is under way.
-    let is_stream = pair.pace.own.waiting() > 0 || autotuner.is_some_and(|one| one.under_way() > 1);
+    // In a stream, another one waits beside it.
+    let is_awaited = incoming.expected || pair.pace.own.waiting() > 0;
     // What goes without an offer is not measured, and takes no other path.
     let is_settled = incoming.sample.is_none()
         || autotuner.is_some_and(|autotuner| {
@@ -138,7 +143,7 @@ fn choose_next(cx: &mut Cx, incoming: &Incoming) -> Next {
             autotuner.is_settled(incoming.sent, incoming.path, available)
         });
     // Where such a message came too early not long ago, the next one may again.
-    if is_stream && is_settled && !pair.staging.is_penalized(&pair.out) {
+    if is_awaited && is_settled && !pair.staging.is_penalized(&pair.out) {
         Next::Unasked
     } else {
         Next::Usual

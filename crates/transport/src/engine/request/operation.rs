@@ -198,6 +198,8 @@ pub(crate) struct Incoming {
     pub(crate) region: Option<u32>,
     /// The spell that measures it, if one does; see `limic_policy::autotune`.
     pub(crate) sample: Option<u32>,
+    /// Its receive was posted before its offer came.
+    pub(crate) expected: bool,
 }
 
 impl Incoming {
@@ -217,6 +219,7 @@ impl Incoming {
             confirm: false,
             region: None,
             sample: None,
+            expected: false,
         }
     }
 
