@@ -178,7 +178,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         args.part(),
         &cpus,
         titles.collect(),
-        told(&cpus)?,
+        conditions(&cpus)?,
         field.files(),
     );
     let mut state = if args.resume {
@@ -249,13 +249,11 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What limic is told, by variables and by its profile.
-fn told(cpus: &[usize]) -> Result<Vec<String>, Failure> {
+fn conditions(cpus: &[usize]) -> Result<Vec<String>, Failure> {
     let machine = machine_state::machine(&limic(), cpus).ok_or_else(|| {
         Failure::Missing("`limic perf floor` says nothing of this machine: run it alone".to_owned())
     })?;
-    let profile = machine["profile"].as_str().map(str::to_owned);
-    Ok(run::settings().into_iter().chain(profile).collect())
+    Ok(run::conditions(&machine))
 }
 
 /// The patterns to measure, in the usual order.

@@ -51,6 +51,18 @@ pub(super) fn settings() -> Vec<String> {
     lines
 }
 
+/// Results may be put together only where these are equal: the processor, and what limic is told by
+/// variables and by its profile.
+pub(super) fn conditions(machine: &Value) -> Vec<String> {
+    let profile = machine["profile"].as_str().map(str::to_owned);
+    let processor = ["cpu", "caches"].map(|key| machine[key].to_string());
+    settings()
+        .into_iter()
+        .chain(profile)
+        .chain(processor)
+        .collect()
+}
+
 impl Run {
     pub(super) fn new(
         plan: &Plan,
@@ -242,6 +254,32 @@ impl Run {
         }
         if !self.settings.is_empty() {
             line("Settings", self.settings.join(" "));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn another_processor_or_profile_is_another_condition_and_another_time_is_not() {
+        let machine = |cpu: &str, bytes: u64, profile: &str| {
+            let caches = json!([{"level": 3, "bytes": bytes}]);
+            json!({"cpu": cpu, "caches": caches, "profile": profile})
+        };
+        let before = machine("A", 32, "read then");
+        let mut later = before.clone();
+        later["date"] = "later".into();
+        assert_eq!(conditions(&before), conditions(&later));
+        for other in [
+            machine("B", 32, "read then"),
+            machine("A", 64, "read then"),
+            machine("A", 32, "read since"),
+        ] {
+            assert_ne!(conditions(&before), conditions(&other), "{other}");
         }
     }
 }

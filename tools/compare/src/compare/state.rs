@@ -24,8 +24,8 @@ pub(super) struct Stamp {
     cpus: Vec<usize>,
     /// Titles, in the order of the subjects.
     subjects: Vec<String>,
-    /// What limic is told by variables and by its profile, with the time of that.
-    settings: Vec<String>,
+    /// The processor, and what limic is told by variables and by its profile, with the time of that.
+    conditions: Vec<String>,
     /// Programs and sources: path, length and time.
     files: Vec<(PathBuf, u64, Duration)>,
 }
@@ -36,7 +36,7 @@ impl Stamp {
         part: Vec<String>,
         cpus: &[usize],
         subjects: Vec<String>,
-        settings: Vec<String>,
+        conditions: Vec<String>,
         files: impl IntoIterator<Item = PathBuf>,
     ) -> Self {
         let stamped = |path: PathBuf| {
@@ -53,7 +53,7 @@ impl Stamp {
             part,
             cpus: cpus.to_vec(),
             subjects,
-            settings,
+            conditions,
             files: files.into_iter().map(stamped).collect(),
         }
     }
@@ -100,8 +100,8 @@ impl State {
         let file: File = serde_json::from_str(&text).map_err(|why| missing(why.to_string()))?;
         if file.stamp != *stamp {
             return Err(missing(
-                "that run had other rounds, CPUs, peers or settings, or limic or a benchmark has \
-                 changed since; run without --resume to begin again"
+                "that run had another processor, other rounds, CPUs, peers or settings, or limic \
+                 or a benchmark has changed since; run without --resume to begin again"
                     .to_owned(),
             ));
         }
