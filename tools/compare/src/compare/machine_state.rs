@@ -224,7 +224,7 @@ pub(super) fn spread(passes: &[Pass]) -> Option<Spread> {
     Spread::of(readings.flatten())
 }
 
-/// Doubts that the readings raise about the results.
+/// Everything that the passes say about the results.
 pub(super) fn warnings(passes: &[Pass]) -> Vec<String> {
     let mut warnings = Vec::new();
     let distances = Distances::of(passes);
@@ -235,20 +235,7 @@ pub(super) fn warnings(passes: &[Pass]) -> Vec<String> {
             all.least, all.most
         ));
     }
-    // There is one border at most, so that a machine with three distances mixes two of them.
-    for distance in distances.seen() {
-        let steady = passes.iter().filter(|pass| distances.is_at(pass, distance));
-        if let Some(all) = Spread::of(steady.filter_map(Pass::steady))
-            && changed(all.least, all.most)
-        {
-            let name = distance.map_or_else(String::new, |one| format!(" {}", one.name()));
-            warnings.push(format!(
-                "the{name} rounds mix distances of the CPUs: their line latency was {:.3} to {:.3} \
-                 us",
-                all.least, all.most
-            ));
-        }
-    }
+    warnings.extend(doubts(passes));
     let changed = passes.iter().filter(|pass| pass.changed()).count();
     if changed > 0 {
         warnings.push(format!(
@@ -258,6 +245,27 @@ pub(super) fn warnings(passes: &[Pass]) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// Reasons to doubt the rounds that count.
+pub(super) fn doubts(passes: &[Pass]) -> Vec<String> {
+    let distances = Distances::of(passes);
+    let mut doubts = Vec::new();
+    // There is one border at most, so that a machine with three distances mixes two of them.
+    for distance in distances.seen() {
+        let steady = passes.iter().filter(|pass| distances.is_at(pass, distance));
+        if let Some(all) = Spread::of(steady.filter_map(Pass::steady))
+            && changed(all.least, all.most)
+        {
+            let name = distance.map_or_else(String::new, |one| format!(" {}", one.name()));
+            doubts.push(format!(
+                "the{name} rounds mix distances of the CPUs: their line latency was {:.3} to {:.3} \
+                 us",
+                all.least, all.most
+            ));
+        }
+    }
+    doubts
 }
 
 #[cfg(test)]
@@ -294,6 +302,9 @@ mod tests {
         let words = "the far rounds mix distances of the CPUs: their line latency was 0.100 to \
                      0.180 us";
         assert_eq!(said[1..], [words]);
+        assert_eq!(doubts(&[at(0.03), at(0.1), at(0.18)]), [words]);
+        // Near and far alone have tables of their own.
+        assert!(doubts(&[at(0.03), at(0.18), pass(0.03, 0.18)]).is_empty());
         // No step is wide enough for a border.
         let said = warnings(&[at(0.1), at(0.125), at(0.15)]);
         let words = "the rounds mix distances of the CPUs: their line latency was 0.100 to 0.150 \

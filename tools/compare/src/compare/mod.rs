@@ -107,7 +107,7 @@ pub struct Compare {
 
     /// Folder for results.json, results.md and results.svg; with --mpi their name is mpi, with
     /// --tcp it is tcp [default: docs/compare if the comparison is whole, on the usual CPUs, all
-    /// ran and nobody else used the CPUs, else target/compare]
+    /// ran, nobody else used the CPUs and no rounds mix distances, else target/compare]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }
@@ -220,8 +220,10 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         Some(folder) => folder.clone(),
         None => {
             let all_ran = field.missing.is_empty() && state.samples.failures().is_empty();
-            let undisturbed = short.is_empty() && load.warnings().is_empty();
-            usual_output(args.is_whole() && all_ran && undisturbed)?
+            let mut doubts = load.warnings();
+            doubts.extend(machine_state::doubts(&state.passes));
+            let sound = short.is_empty() && doubts.is_empty();
+            usual_output(args.is_whole() && all_ran && sound)?
         }
     };
     let mut run = Run::new(&plan, &field.subjects, &cpus, &state, load, &short);
