@@ -6,13 +6,14 @@
 //!   printed.
 //! - [`schedule`] goes through rounds, patterns and subjects. [`samples`] keeps the results of all
 //!   rounds, and [`state`] keeps them in a file for a run that goes on later.
-//! - [`load`] and [`machine_state`] watch what else the machine does.
+//! - [`load`] and [`machine_state`] watch what else the machine does, and [`floor`] asks limic.
 //! - [`ratio`] compares with the [`targets`]. [`table`], [`markdown`], [`plot`] and the JSON of
 //!   [`report`] show it, and [`mpi`] has what `--mpi` shows instead. [`tcp`] has what `--tcp`
 //!   compares.
 
 mod cpus;
 mod field;
+mod floor;
 mod imb;
 mod load;
 mod machine_state;
@@ -44,8 +45,9 @@ use limic_runner::{Failure, Job, console, setup};
 
 pub(crate) use cpus::choose as choose_cpus;
 use field::Wanted;
+pub(crate) use floor::read as line_latency;
 use load::Watch;
-pub(crate) use machine_state::{changed, read as line_latency};
+pub(crate) use machine_state::changed;
 use pattern::{Comparison, Pattern, Plan};
 use report::Report;
 use run::Run;
@@ -252,7 +254,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
 }
 
 fn conditions(cpus: &[usize]) -> Result<Vec<String>, Failure> {
-    let machine = machine_state::machine(&limic(), cpus).ok_or_else(|| {
+    let machine = floor::machine(&limic(), cpus).ok_or_else(|| {
         Failure::Missing("`limic perf floor` says nothing of this machine: run it alone".to_owned())
     })?;
     Ok(run::conditions(&machine))

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::cpus::names;
+use super::floor;
 use super::load::Load;
 use super::machine_state::{self, Pass};
 use super::pattern::{Comparison, Plan};
@@ -82,7 +83,7 @@ impl Run {
             ));
         }
         let machine = state.samples.machine().cloned();
-        let machine = machine.or_else(|| machine_state::machine(&subject::program(), cpus));
+        let machine = machine.or_else(|| floor::machine(&subject::program(), cpus));
         Self {
             versions: subjects.iter().map(|one| one.title().to_owned()).collect(),
             machine: machine.unwrap_or(Value::Null),

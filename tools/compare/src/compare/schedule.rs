@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use limic_runner::{Failure, console};
 
-use super::machine_state::{self, Pass};
+use super::floor;
+use super::machine_state::Pass;
 use super::pattern::{Pattern, Plan, Portion};
 use super::shm_cleanup;
 use super::state::State;
@@ -29,7 +30,7 @@ impl Schedule<'_> {
         mut keep: impl FnMut(&State) -> Result<(), Failure>,
     ) -> Result<Vec<String>, Failure> {
         let limic = subject::program();
-        let mut reading = machine_state::read(&limic, self.cpus);
+        let mut reading = floor::read(&limic, self.cpus);
         let begin = Instant::now();
         let patterns = self.patterns.iter();
         let all: Vec<Portion> = patterns.flat_map(|one| self.plan.portions(*one)).collect();
@@ -101,7 +102,7 @@ impl Schedule<'_> {
             }
             state.samples.take(turn, pattern, name, outcome);
             // The machine may change and change back within a pass.
-            reading = machine_state::read(limic, self.cpus);
+            reading = floor::read(limic, self.cpus);
             pass.read(reading);
         }
         reading
