@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Share of the measured CPUs' time beyond which other programs, or other guests, make figures
 /// doubtful.
-const DOUBTFUL: f64 = 0.05;
+pub(super) const DOUBTFUL: f64 = 0.05;
 
 /// The load average over the last minute, and the number of CPUs, of the whole machine.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub(super) struct Average {
     pub(super) cpus: usize,
 }
 
-/// The load during all rounds.
+/// The load during all rounds, or during one pass.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Load {
     pub(super) before: Average,
@@ -89,8 +89,7 @@ pub(super) fn busy(cpus: &[usize]) -> Option<String> {
     Some(said.join("; "))
 }
 
-/// Watches the measured CPUs from before the first round until after the last one. What other CPUs
-/// do would hide what happens on these.
+/// Watches the measured CPUs. What other CPUs do would hide what happens on these.
 pub(super) struct Watch<'a> {
     cpus: &'a [usize],
     before: Average,

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::load::{DOUBTFUL, Load};
 use super::pattern::{Pattern, Portion};
 use super::samples::Spread;
 
@@ -31,6 +32,10 @@ pub(super) struct Pass {
     pub(super) line_latency_us_most: Option<f64>,
     /// How long the pass took.
     pub(super) seconds: f64,
+    /// Whether other programs, or other guests, took much of the CPUs meanwhile.
+    disturbed: bool,
+    /// It counts all the same: `--busy` was given.
+    busy: bool,
 }
 
 impl Pass {
@@ -43,6 +48,8 @@ impl Pass {
             line_latency_us_least: reading,
             line_latency_us_most: reading,
             seconds: 0.0,
+            disturbed: false,
+            busy: false,
         }
     }
 
@@ -59,18 +66,36 @@ impl Pass {
         self.line_latency_us_most = Some(self.line_latency_us_most.map_or(us, |most| most.max(us)));
     }
 
+    /// Takes in what others did until the end of the pass. With `busy` it counts all the same.
+    pub(super) fn end(&mut self, load: &Load, busy: bool) {
+        self.seconds = load.seconds;
+        self.disturbed = !load.warnings().is_empty();
+        self.busy = busy;
+    }
+
+    /// Why it does not count, if so.
+    pub(super) fn refused(&self) -> Option<&'static str> {
+        if self.changed() {
+            Some("the distance has changed meanwhile")
+        } else if self.disturbed && !self.busy {
+            Some("others have used the CPUs meanwhile")
+        } else {
+            None
+        }
+    }
+
     /// Whether the machine changed meanwhile, as far as it is known.
-    pub(super) fn changed(&self) -> bool {
+    fn changed(&self) -> bool {
         match (self.line_latency_us_least, self.line_latency_us_most) {
             (Some(least), Some(most)) => changed(least, most),
             _ => false,
         }
     }
 
-    /// The middle of the readings on a logarithmic scale, if the machine did not change meanwhile.
+    /// The middle of the readings on a logarithmic scale, if the pass counts.
     fn steady(&self) -> Option<f64> {
         let (least, most) = (self.line_latency_us_least?, self.line_latency_us_most?);
-        (!self.changed()).then(|| middle(least, most))
+        self.refused().is_none().then(|| middle(least, most))
     }
 }
 
@@ -152,9 +177,9 @@ impl Distances {
         of.filter(|pass| self.is_at(pass, distance)).count()
     }
 
-    /// Not where the machine changed meanwhile.
+    /// Not where the pass does not count.
     fn is_at(&self, pass: &Pass, distance: Option<Distance>) -> bool {
-        if pass.changed() {
+        if pass.refused().is_some() {
             return false;
         }
         match (self.border, distance) {
@@ -196,7 +221,22 @@ pub(super) fn warnings(passes: &[Pass]) -> Vec<String> {
             passes.len()
         ));
     }
+    warnings.extend(disturbed(passes, false, "which do not count"));
     warnings
+}
+
+/// In how many passes others took much of the CPUs, with or without `--busy`, in words.
+fn disturbed(passes: &[Pass], busy: bool, so: &str) -> Option<String> {
+    let of = passes
+        .iter()
+        .filter(|pass| pass.disturbed && pass.busy == busy && !pass.changed());
+    let (count, all, limit) = (of.count(), passes.len(), 100.0 * DOUBTFUL);
+    (count > 0).then(|| {
+        format!(
+            "other programs or other guests took more than {limit:.0} % of the measured CPUs' time \
+             within {count} of {all} passes through all peers, {so}"
+        )
+    })
 }
 
 /// Reasons to doubt the rounds that count.
@@ -217,11 +257,13 @@ pub(super) fn doubts(passes: &[Pass]) -> Vec<String> {
             ));
         }
     }
+    doubts.extend(disturbed(passes, true, "which count because of --busy"));
     doubts
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::load::Average;
     use super::*;
 
     fn of(pattern: Pattern) -> Portion {
@@ -293,5 +335,44 @@ mod tests {
         let torn = Distances::of(&passes[2..]);
         assert_eq!(torn.seen(), [None]);
         assert_eq!(torn.rounds(&of(Pattern::Rate), None), 0);
+    }
+
+    #[test]
+    fn a_pass_in_which_others_took_the_cpus_counts_only_if_that_is_asked_for() {
+        let average = Average { load: 0.0, cpus: 2 };
+        let ended = |others, busy| {
+            let mut pass = pass(0.06, 0.07);
+            let load = Load {
+                before: average,
+                after: average,
+                others,
+                stolen: 0.0,
+                seconds: 2.0,
+            };
+            pass.end(&load, busy);
+            pass
+        };
+        let rounds = |pass: &Pass| {
+            let distances = Distances::of(std::slice::from_ref(pass));
+            distances.rounds(&of(Pattern::Rate), None)
+        };
+        let (calm, bursts, asked) = (ended(0.01, false), ended(0.2, false), ended(0.2, true));
+        assert_eq!([&calm, &bursts, &asked].map(rounds), [1, 0, 1]);
+        let passes = [calm, bursts];
+        assert!(doubts(&passes).is_empty());
+        let said = warnings(&passes);
+        assert!(
+            said.len() == 1
+                && said[0].ends_with("1 of 2 passes through all peers, which do not count"),
+            "{said:?}"
+        );
+        let mut changed = asked.clone();
+        changed.read(Some(0.2));
+        assert!(doubts(&[changed]).is_empty());
+        let said = doubts(&[asked]);
+        assert!(
+            said.len() == 1 && said[0].ends_with("because of --busy"),
+            "{said:?}"
+        );
     }
 }

@@ -93,7 +93,7 @@ pub struct Compare {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: Option<u64>,
 
-    /// Measure though other programs or other guests use the CPUs
+    /// Measure though other programs or other guests use the CPUs, and count those rounds too
     #[arg(long)]
     busy: bool,
 
@@ -210,6 +210,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         patterns: &patterns,
         subjects: &field.subjects,
         cpus: &cpus,
+        busy: args.busy,
     };
     let earlier = state.load;
     let load = || {

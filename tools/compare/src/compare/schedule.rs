@@ -6,6 +6,7 @@ use std::time::Instant;
 use limic_runner::{Failure, console};
 
 use super::floor;
+use super::load::Watch;
 use super::machine_state::Pass;
 use super::pattern::{Pattern, Plan, Portion};
 use super::shm_cleanup;
@@ -18,6 +19,8 @@ pub(super) struct Schedule<'a> {
     pub(super) patterns: &'a [Pattern],
     pub(super) subjects: &'a [Subject],
     pub(super) cpus: &'a [usize],
+    /// Whether passes count whatever others do meanwhile.
+    pub(super) busy: bool,
 }
 
 impl Schedule<'_> {
@@ -57,17 +60,15 @@ impl Schedule<'_> {
                     begin.elapsed().as_secs(),
                     self.plan.limit.as_secs()
                 ));
-                let started = Instant::now();
+                let watch = Watch::start(self.cpus);
                 let mut pass = Pass::new(round, portion, reading);
                 reading = self.pass(&mut pass, portion, state, &limic).or(reading);
-                pass.seconds = started.elapsed().as_secs_f64();
+                pass.end(&watch.finish(), self.busy);
                 if let Some(us) = reading {
-                    let steady = if pass.changed() {
-                        "; it has changed meanwhile: this round does not count"
-                    } else {
-                        ""
-                    };
-                    console::detail(&format_args!("  the line latency is {us:.3} us{steady}"));
+                    console::detail(&format_args!("  the line latency is {us:.3} us"));
+                }
+                if let Some(why) = pass.refused() {
+                    console::detail(&format_args!("  {why}: this round does not count"));
                 }
                 state.passes.push(pass);
                 keep(state)?;
