@@ -56,26 +56,35 @@ pub(super) fn measure(mpi: &Mpi, portion: &Portion, plan: &Plan, cpus: &[usize])
             ..Outcome::default()
         };
     }
+    let (repetitions, mib) = bounds(pattern, plan.seconds);
     let mut command = mpi.mpiexec(2, Placement::OneEach(cpus));
     // The wheel's program does not name the folder of its library.
     command.env("LD_LIBRARY_PATH", mpi.root().join("lib"));
     command.arg(program).arg("-msglen").arg(list);
-    command.args([
-        "-npmin",
-        "2",
-        "-iter",
-        // Its bound on bytes, which would leave ten of the longest messages, is raised.
-        "1000000,2047",
-        "-time",
-        &plan.seconds.to_string(),
-    ]);
+    command.args(["-npmin", "2", "-iter", &format!("{repetitions},{mib}")]);
     command.args(["-window_size", &WINDOW.to_string(), name]);
     let ended = timeout::run(command, cpus, plan.patience(portion));
-    read(&ended, pattern)
+    read(&ended, portion)
+}
+
+/// The most repetitions of a length, and the most MiB of one message in all of them, that take
+/// about `seconds`. Its option `-time` bounds the whole list, with the trials of up to a second
+/// for each length, so that a short time leaves out the last lengths.
+fn bounds(pattern: Pattern, seconds: f64) -> (u64, u64) {
+    // What this MPI usually takes for a message, and moves in a second.
+    let (overhead, per_second) = (0.3e-6, 10e9);
+    // There and back, or a window.
+    let messages = match pattern {
+        Pattern::Latency => 2.0,
+        _ => f64::from(WINDOW),
+    };
+    let each = seconds / messages;
+    let mib = each * per_second / f64::from(1 << 20);
+    ((each / overhead) as u64, mib.ceil() as u64)
 }
 
 /// `bytes repetitions us MB/s` of a ping-pong, `bytes repetitions MB/s messages/s` of the others.
-fn read(ended: &Ended, pattern: Pattern) -> Outcome {
+fn read(ended: &Ended, portion: &Portion) -> Outcome {
     let mut outcome = Outcome::of(ended);
     for line in ended.out.lines() {
         let numbers: Option<Vec<f64>> = line.split_whitespace().map(|n| n.parse().ok()).collect();
@@ -83,7 +92,7 @@ fn read(ended: &Ended, pattern: Pattern) -> Outcome {
         else {
             continue;
         };
-        let seconds = match pattern {
+        let seconds = match portion.pattern {
             Pattern::Latency => third / 1e6,
             // It counts the messages of both directions.
             Pattern::Bibandwidth => 2.0 / fourth,
@@ -93,9 +102,7 @@ fn read(ended: &Ended, pattern: Pattern) -> Outcome {
             outcome.times.push((*size as u64, seconds));
         }
     }
-    if outcome.failure.is_none() && outcome.times.is_empty() {
-        outcome.failure = Some("it ended well, but printed no results".to_owned());
-    }
+    outcome.expect(&portion.sizes);
     outcome
 }
 
@@ -161,14 +168,53 @@ mod tests {
     fn tables_are_read_by_the_columns_of_their_benchmark() {
         let out = "# PingPong\n #bytes #repetitions t[usec] Mbytes/sec\n 0 1000 0.25 0.00\n\
                    8 1000 0.50 16.00\n";
-        assert_eq!(
-            read(&ended(out), Pattern::Latency).times,
-            [(0, 0.25e-6), (8, 0.5e-6)]
-        );
+        let of = |pattern| Portion {
+            pattern,
+            sizes: vec![0, 8],
+        };
+        let (latency, bandwidth) = (of(Pattern::Latency), of(Pattern::Bandwidth));
+        let outcome = read(&ended(out), &latency);
+        assert_eq!(outcome.times, [(0, 0.25e-6), (8, 0.5e-6)]);
+        assert_eq!(outcome.failure, None);
         let out =
             "#bytes #repetitions Mbytes/sec Msg/sec\n 0 1000 0.00 4000000\n 8 10 16 2000000\n";
-        assert_eq!(read(&ended(out), Pattern::Bandwidth).times[1], (8, 0.5e-6));
-        assert_eq!(read(&ended(out), Pattern::Bibandwidth).times[1], (8, 1e-6));
-        assert!(read(&ended("nothing"), Pattern::Latency).failure.is_some());
+        assert_eq!(read(&ended(out), &bandwidth).times[1], (8, 0.5e-6));
+        let both = of(Pattern::Bibandwidth);
+        assert_eq!(read(&ended(out), &both).times[1], (8, 1e-6));
+    }
+
+    #[test]
+    fn a_length_without_a_row_is_a_failure() {
+        let portion = Portion {
+            pattern: Pattern::Bandwidth,
+            sizes: vec![64 << 10, 128 << 10, 256 << 10],
+        };
+        let out = " 65536 10 16 2000000\n 131072 time-out.; Time limit is over\n";
+        let outcome = read(&ended(out), &portion);
+        assert_eq!(outcome.times.len(), 1);
+        let why = outcome.failure.expect("two lengths are missing");
+        assert!(
+            why.ends_with("without a result of 128K, 256K bytes"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn repetitions_are_bounded_for_short_and_for_long_messages() {
+        for (pattern, messages) in [
+            (Pattern::Latency, 2),
+            (Pattern::Bandwidth, u64::from(WINDOW)),
+        ] {
+            let (repetitions, mib) = bounds(pattern, 0.06);
+            let long = mib / 4;
+            assert!(
+                long >= 1 && long * messages * (4 << 20) < 1 << 30,
+                "{pattern:?}"
+            );
+            assert!(
+                (50_000..500_000).contains(&(repetitions * messages)),
+                "{pattern:?}"
+            );
+        }
     }
 }

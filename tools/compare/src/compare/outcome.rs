@@ -3,6 +3,7 @@
 use limic_runner::timeout::Ended;
 
 use super::pattern::Pattern;
+use super::table::bytes;
 
 /// Results are seconds of one message, or of one operation, with its bytes.
 #[derive(Debug, Default)]
@@ -32,6 +33,19 @@ impl Outcome {
 
     pub(super) fn refer(&mut self, pattern: Pattern, bytes: u64, seconds: f64) {
         self.references.push((pattern, bytes, seconds));
+    }
+
+    /// Names the sizes without a result, where no failure is known yet.
+    pub(super) fn expect(&mut self, sizes: &[u64]) {
+        let has = |size: &u64| self.times.iter().any(|(bytes, _)| bytes == size);
+        let missing = sizes.iter().copied().filter(|size| !has(size));
+        let missing: Vec<String> = missing.map(bytes).collect();
+        if self.failure.is_none() && !missing.is_empty() {
+            let sizes = missing.join(", ");
+            self.failure = Some(format!(
+                "it ended well, but without a result of {sizes} bytes"
+            ));
+        }
     }
 
     /// Adds the results of a further run.
