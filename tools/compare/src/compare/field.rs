@@ -138,7 +138,11 @@ pub(super) fn field(
 
 fn peers(wanted: &[Wanted]) -> Result<Field, Failure> {
     let mut field = Field {
-        subjects: vec![Subject::limic()?, Subject::floor()],
+        subjects: vec![
+            Subject::limic()?,
+            Subject::peer_readable(),
+            Subject::floor(),
+        ],
         built: program(),
         ..Field::default()
     };

@@ -12,6 +12,7 @@ use super::outcome::Outcome;
 use super::pattern::{Pattern, Plan, Portion, WINDOW};
 use super::ratio::Ratio;
 use super::report::{Report, Row};
+use super::subject::LIMIC;
 use super::table::{bytes, significant, times};
 
 /// Two results of one MPI that are farther apart than this say that a pattern measures something
@@ -111,6 +112,7 @@ pub(super) fn section(report: &Report) -> String {
     let checked: Vec<(&Row, &Ratio)> = report
         .rows
         .iter()
+        .filter(|row| row.subject == LIMIC)
         .filter_map(|row| Some((row, row.over_imb.as_ref()?)))
         .collect();
     let mut text = String::new();

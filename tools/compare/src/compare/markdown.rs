@@ -6,6 +6,7 @@ use super::imb;
 use super::pattern::{Comparison, Pattern};
 use super::ratio::Judged;
 use super::report::{Report, Row, Shown, distances};
+use super::subject::{LIMIC, PEER_READABLE};
 use super::table::{bytes, ratio, significant, to_floor, verdict};
 
 const PATTERNS: [(Pattern, &str); 9] = [
@@ -47,6 +48,12 @@ const PATTERNS: [(Pattern, &str); 9] = [
     ),
 ];
 
+/// Whose rows there are, and what titles say of them.
+const SUBJECTS: [(&str, &str); 2] = [
+    (LIMIC, ""),
+    (PEER_READABLE, "; limic from peer-readable memory"),
+];
+
 pub(super) fn render(report: &Report) -> String {
     let mut text = match report.run.comparison {
         Comparison::Tcp => "# limic and its peers over TCP, between two network namespaces\n\n",
@@ -69,16 +76,21 @@ pub(super) fn render(report: &Report) -> String {
     let name = report.name();
     let _ = writeln!(text, "\n![time and bandwidth over size]({name}.svg)");
     for (pattern, title) in PATTERNS {
-        for distance in distances(report.rows.iter().map(|row| row.distance)) {
-            let of = |row: &&Row| row.pattern == pattern && row.distance == distance;
-            let rows: Vec<&Row> = report.rows.iter().filter(of).collect();
-            if !rows.is_empty() {
-                let title = run.title(title, rows[0].ranks);
-                let title = match distance {
-                    Some(distance) => format!("{title}; while the CPUs are {}", distance.name()),
-                    None => title,
+        let found = distances(report.rows.iter().map(|row| row.distance));
+        for (subject, memory) in SUBJECTS {
+            for distance in &found {
+                let of = |row: &&Row| {
+                    (row.pattern, row.subject, row.distance) == (pattern, subject, *distance)
                 };
-                section(&mut text, report, pattern, &title, &rows);
+                let rows: Vec<&Row> = report.rows.iter().filter(of).collect();
+                if !rows.is_empty() {
+                    let title = run.title(title, rows[0].ranks);
+                    let distance = distance.map_or_else(String::new, |one| {
+                        format!("; while the CPUs are {}", one.name())
+                    });
+                    let title = format!("{title}{memory}{distance}");
+                    section(&mut text, report, pattern, &title, &rows);
+                }
             }
         }
     }
@@ -91,7 +103,11 @@ fn section(text: &mut String, report: &Report, pattern: Pattern, title: &str, ro
     let shown: Vec<usize> = (0..report.names.len())
         .filter(|at| rows.iter().any(|row| row.results[*at].is_some()))
         .collect();
-    let mut names: Vec<&str> = shown.iter().map(|at| report.names[*at]).collect();
+    let name = |at: &usize| match report.names[*at] {
+        LIMIC => rows[0].subject,
+        other => other,
+    };
+    let mut names: Vec<&str> = shown.iter().map(name).collect();
     names.extend(pattern.reference());
     let _ = writeln!(text, "\n## {title}\n");
     let _ = writeln!(

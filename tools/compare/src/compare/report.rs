@@ -12,7 +12,7 @@ use super::pattern::{Comparison, Pattern, Plan};
 use super::ratio::{Judged, Point, Ratio, Score};
 use super::run::Run;
 use super::samples::Samples;
-use super::subject::{FLOOR, IMB, LIMIC, Subject, YARDSTICKS};
+use super::subject::{FLOOR, IMB, LIMIC, PEER_READABLE, Subject, YARDSTICKS};
 use super::table::bytes;
 use super::targets::{self, Against};
 use super::{markdown, plot, show, table, write};
@@ -31,15 +31,17 @@ pub(super) struct Report {
 pub(super) struct Row {
     /// Of the rounds that count here; none on a machine that kept one distance.
     pub(super) distance: Option<Distance>,
+    /// Whose row it is: limic's, or that of its messages from peer-readable memory.
+    pub(super) subject: &'static str,
     pub(super) pattern: Pattern,
     pub(super) ranks: u32,
     pub(super) bytes: u64,
     pub(super) unit: &'static str,
-    /// Results in the order of the names.
+    /// Results in the order of the names, the first of which stands for the subject.
     pub(super) results: Vec<Option<Shown>>,
-    /// limic's place among them, counted from 1.
+    /// The subject's place among them, counted from 1.
     pub(super) rank: Option<usize>,
-    /// The ratio to the best peer: the one that limic looks worst beside.
+    /// The ratio to the best peer: the one that the subject looks worst beside.
     pub(super) ratio: Option<Ratio>,
     /// The result of the best peer, or limic's own reference.
     pub(super) best: Option<Shown>,
@@ -81,8 +83,13 @@ impl Report {
         let mut rows = Vec::new();
         for distance in distances.seen() {
             let samples = &samples.at(&distances, distance);
-            let row = |(pattern, bytes)| row(plan, samples, distance, pattern, bytes, &names);
-            rows.extend(samples.points().map(row));
+            let own = |one: &&Subject| [LIMIC, PEER_READABLE].contains(&one.name());
+            for subject in subjects.iter().filter(own) {
+                let points = samples.points();
+                let points = points.filter(|point| subject.has(*point, plan.ranks(point.0)));
+                let row = |point| row(plan, samples, distance, subject.name(), point, &names);
+                rows.extend(points.map(row));
+            }
         }
         Self { run, names, rows }
     }
@@ -90,6 +97,10 @@ impl Report {
     pub(super) fn score(&self) -> Score {
         Score::of(self.rows.iter().flat_map(|row| {
             let what = point_name(row.distance, row.pattern, row.bytes);
+            let what = match row.subject {
+                LIMIC => what,
+                other => format!("{what} ({other})"),
+            };
             row.targets.iter().map(move |one| (what.clone(), one))
         }))
     }
@@ -115,7 +126,8 @@ impl Report {
         let panel = |pattern: Pattern| {
             let rows = || {
                 let rows = self.rows.iter();
-                rows.filter(|row| row.pattern == pattern && row.distance == drawn)
+                let of = |row: &&Row| (row.pattern, row.distance, row.subject);
+                rows.filter(move |row| of(row) == (pattern, drawn, LIMIC))
             };
             let line = |(at, name): (usize, &&'static str)| plot::Line {
                 name: (*name).to_owned(),
@@ -158,8 +170,8 @@ fn row(
     plan: &Plan,
     samples: &Samples,
     distance: Option<Distance>,
-    pattern: Pattern,
-    bytes: u64,
+    subject: &'static str,
+    (pattern, bytes): (Pattern, u64),
     names: &[&'static str],
 ) -> Row {
     let own = pattern.reference();
@@ -172,7 +184,7 @@ fn row(
         samples,
         pattern,
         bytes,
-        mine: LIMIC,
+        mine: subject,
         peers: &peers,
     };
     let cross_check = Point {
@@ -180,15 +192,21 @@ fn row(
         peers: &[IMB],
         ..point
     };
+    let targets = match subject {
+        PEER_READABLE => targets::of_peer_readable(pattern, bytes),
+        _ => targets::of(plan.comparison, pattern, bytes),
+    };
     let shown = |name: &str| Shown::of(samples, pattern, bytes, name);
+    let of_row = |name: &'static str| if name == LIMIC { subject } else { name };
     let ratio = point.ratio(Against::Best);
     Row {
         distance,
+        subject,
         pattern,
         ranks: plan.ranks(pattern),
         bytes,
         unit: pattern.unit(),
-        results: names.iter().map(|name| shown(name)).collect(),
+        results: names.iter().map(|name| shown(of_row(name))).collect(),
         // Against limic's own reference there is no place.
         rank: point.rank().filter(|_| own.is_none()),
         best: ratio.as_ref().and_then(|ratio| shown(ratio.peer)),
@@ -197,6 +215,35 @@ fn row(
         over_floor: point.ratio(Against::Floor),
         imb: shown(IMB),
         over_imb: cross_check.ratio(Against::Imb),
-        targets: point.judge(plan.judged_by(targets::of(plan.comparison, pattern, bytes))),
+        targets: point.judge(plan.judged_by(targets)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outcome::Outcome;
+    use super::*;
+
+    #[test]
+    fn messages_from_peer_readable_memory_have_rows_of_their_own_and_are_no_peer() {
+        let mut samples = Samples::default();
+        let point = (Pattern::Latency, 64 << 10);
+        for (name, seconds) in [(LIMIC, 3.0), (PEER_READABLE, 1.0), ("UCX", 2.0)] {
+            let outcome = Outcome {
+                times: vec![(point.1, seconds)],
+                ..Outcome::default()
+            };
+            samples.take(0, point.0, name, outcome);
+        }
+        let plan = Plan::new(Comparison::Peers, 2, false, None, None);
+        let of = |subject| row(&plan, &samples, None, subject, point, &[LIMIC, "UCX"]);
+        let (usual, readable) = (of(LIMIC), of(PEER_READABLE));
+        let ratio = |row: &Row| row.ratio.as_ref().map(|ratio| (ratio.peer, ratio.median));
+        assert_eq!(ratio(&usual), Some(("UCX", 1.5)));
+        assert_eq!(ratio(&readable), Some(("UCX", 0.5)));
+        assert_eq!((usual.rank, readable.rank), (Some(2), Some(1)));
+        assert_eq!(readable.results[0].map(|shown| shown.median), Some(1e6));
+        assert_eq!(readable.targets[0].reached, Some(true));
+        assert!(!Against::Best.includes(PEER_READABLE));
     }
 }

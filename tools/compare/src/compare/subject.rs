@@ -25,8 +25,14 @@ pub(super) const BLOCKING: &str = "blocking";
 /// Intel MPI by its makers' own benchmark: a check of our patterns.
 pub(super) const IMB: &str = "IMB";
 
+/// limic, where its messages lie in memory that peers may read. It has rows of its own.
+pub(super) const PEER_READABLE: &str = "limic, peer-readable";
+
+/// The sizes of those messages: others are not measured.
+const READABLE: [u64; 5] = [16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+
 /// Measured in the same passes, but not compared with.
-pub(super) const YARDSTICKS: [&str; 2] = [FLOOR, IMB];
+pub(super) const YARDSTICKS: [&str; 3] = [FLOOR, IMB, PEER_READABLE];
 
 /// A message layer that is compared.
 #[derive(Debug)]
@@ -41,6 +47,8 @@ pub(super) struct Subject {
 #[derive(Debug)]
 enum Runner {
     Limic,
+    /// `limic perf --paths peer-readable`
+    PeerReadable,
     /// Two copies without tags, requests and counters, by `limic perf floor`.
     Floor,
     /// An MPI as it comes.
@@ -82,6 +90,11 @@ impl Subject {
             runner,
             machines: None,
         }
+    }
+
+    pub(super) fn peer_readable() -> Self {
+        let title = "limic from peer-readable memory".to_owned();
+        Self::new(PEER_READABLE, title, Runner::PeerReadable)
     }
 
     pub(super) fn floor() -> Self {
@@ -143,7 +156,12 @@ impl Subject {
         match &self.runner {
             Runner::Limic => true,
             // These know a single pair.
-            Runner::Floor | Runner::Tool(_) | Runner::Imb(_) if ranks > 2 => false,
+            Runner::PeerReadable | Runner::Floor | Runner::Tool(_) | Runner::Imb(_)
+                if ranks > 2 =>
+            {
+                false
+            }
+            Runner::PeerReadable => matches!(pattern, Pattern::Latency | Pattern::Bandwidth),
             Runner::Floor => floor_kind(pattern).is_some(),
             // limic alone has the patterns that it measures against a reference of its own.
             Runner::Mpi { .. } | Runner::Over { .. } => pattern.reference().is_none(),
@@ -159,6 +177,12 @@ impl Subject {
         }
     }
 
+    /// Whether it has this pattern, of so many ranks, at this size.
+    pub(super) fn has(&self, (pattern, bytes): (Pattern, u64), ranks: u32) -> bool {
+        let all = !matches!(self.runner, Runner::PeerReadable);
+        self.can(pattern, ranks) && (all || READABLE.contains(&bytes))
+    }
+
     /// Runs a pattern over the sizes of a portion.
     pub(super) fn measure(&self, portion: &Portion, plan: &Plan, cpus: &[usize]) -> Outcome {
         let ranks = plan.ranks(portion.pattern);
@@ -170,6 +194,7 @@ impl Subject {
         };
         let (mut command, program) = match &self.runner {
             Runner::Limic => return limic(portion, plan, cpus, machines),
+            Runner::PeerReadable => return peer_readable(portion, plan, cpus),
             Runner::Floor => return floor(portion, plan, cpus),
             Runner::Sockets(program, how) => {
                 return tcp::sockets(program, how, portion, plan, cpus, machines);
@@ -238,50 +263,86 @@ fn floor(portion: &Portion, plan: &Plan, cpus: &[usize]) -> Outcome {
     reading::limic(&ended, pattern)
 }
 
+fn peer_readable(portion: &Portion, plan: &Plan, cpus: &[usize]) -> Outcome {
+    let pattern = portion.pattern;
+    let mut portion = portion.clone();
+    portion.sizes.retain(|bytes| READABLE.contains(bytes));
+    if portion.sizes.is_empty() {
+        return Outcome::default();
+    }
+    let sizes = listed(&portion.sizes);
+    let run = format!("{} --paths peer-readable --sizes {sizes}", pattern.name());
+    let mut outcome = perf(&run, &portion, plan, cpus, None);
+    outcome.expect(&portion.sizes);
+    outcome
+}
+
 fn limic(portion: &Portion, plan: &Plan, cpus: &[usize], machines: Option<&Machines>) -> Outcome {
     let pattern = portion.pattern;
-    let sizes: Vec<String> = portion.sizes.iter().map(u64::to_string).collect();
-    // The words for each run.
-    let runs: Vec<Vec<String>> = match pattern {
-        Pattern::Barrier => vec![words("barrier")],
-        Pattern::Loan => vec![
-            [
-                words("latency --paths hybrid,loan --sizes"),
-                vec![sizes.join(",")],
-            ]
-            .concat(),
-        ],
-        Pattern::Skew => sizes
-            .iter()
-            .map(|size| [words("skew --c1 1 --c2 50 --bytes"), vec![size.clone()]].concat())
-            .collect(),
-        _ => vec![vec![
-            pattern.name().to_owned(),
-            "--sizes".to_owned(),
-            sizes.join(","),
-        ]],
+    let sizes = listed(&portion.sizes);
+    let runs: Vec<String> = match pattern {
+        Pattern::Barrier => vec!["barrier".to_owned()],
+        Pattern::Loan => vec![format!("latency --paths hybrid,loan --sizes {sizes}")],
+        Pattern::Skew => {
+            let of = |size: &u64| format!("skew --c1 1 --c2 50 --bytes {size}");
+            portion.sizes.iter().map(of).collect()
+        }
+        _ => vec![format!("{} --sizes {sizes}", pattern.name())],
     };
-    let ranks = plan.ranks(pattern);
     let mut outcome = Outcome::default();
     for run in runs {
-        let mut command = match machines {
-            Some(machines) => tcp::limic(machines),
-            None => Command::new(program()),
-        };
-        command.arg("perf").args(run);
-        if machines.is_none() {
-            command.args(["--ranks", &ranks.to_string()]);
-            let bind = plan.one_each(pattern);
-            command.arg(if bind { "--bind" } else { "--no-bind" });
-        }
-        command.args(words("--rounds 1 --json - --seconds-per-point"));
-        command.arg(plan.seconds.to_string());
-        let ended = timeout::run(command, cpus, plan.patience(portion));
-        outcome.add(reading::limic(&ended, pattern));
+        outcome.add(perf(&run, portion, plan, cpus, machines));
     }
     outcome
 }
 
+/// Runs `limic perf` with these words.
+fn perf(
+    run: &str,
+    portion: &Portion,
+    plan: &Plan,
+    cpus: &[usize],
+    machines: Option<&Machines>,
+) -> Outcome {
+    let pattern = portion.pattern;
+    let mut command = match machines {
+        Some(machines) => tcp::limic(machines),
+        None => Command::new(program()),
+    };
+    command.arg("perf").args(words(run));
+    if machines.is_none() {
+        command.args(["--ranks", &plan.ranks(pattern).to_string()]);
+        let bind = plan.one_each(pattern);
+        command.arg(if bind { "--bind" } else { "--no-bind" });
+    }
+    command.args(words("--rounds 1 --json - --seconds-per-point"));
+    command.arg(plan.seconds.to_string());
+    let ended = timeout::run(command, cpus, plan.patience(portion));
+    reading::limic(&ended, pattern)
+}
+
+/// `8,16`
+fn listed(sizes: &[u64]) -> String {
+    let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
+    sizes.join(",")
+}
+
 fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_of_one_pair_are_measured_from_peer_readable_memory_too() {
+        let subject = Subject::peer_readable();
+        for pattern in [Pattern::Latency, Pattern::Bandwidth] {
+            assert!(subject.has((pattern, 16 << 10), 2) && subject.has((pattern, 4 << 20), 2));
+            assert!(!subject.has((pattern, 8), 2) && !subject.has((pattern, 16 << 10), 16));
+        }
+        assert!(!subject.has((Pattern::Bibandwidth, 16 << 10), 2));
+        assert!(Subject::floor().has((Pattern::Latency, 8), 2));
+    }
 }

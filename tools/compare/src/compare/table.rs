@@ -66,7 +66,10 @@ fn cells(report: &Report, row: &Row) -> Vec<String> {
         })
         .count();
     let mut cells = vec![
-        row.pattern.name().to_owned(),
+        match row.subject {
+            LIMIC => row.pattern.name().to_owned(),
+            other => format!("{} ({other})", row.pattern.name()),
+        },
         bytes(row.bytes),
         or_dash(limic.map(|shown| significant(shown.median))),
         or_dash(row.best.map(|shown| significant(shown.median))),

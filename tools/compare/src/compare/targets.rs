@@ -119,6 +119,16 @@ pub(super) fn of(comparison: Comparison, pattern: Pattern, bytes: u64) -> Vec<Ta
     }
 }
 
+/// The targets of limic's messages from peer-readable memory, of 16 KiB to 4 MiB.
+pub(super) fn of_peer_readable(pattern: Pattern, bytes: u64) -> Vec<Target> {
+    match pattern {
+        Pattern::Latency if bytes <= 256 << 10 => vec![Target::at_most(Against::Best, 0.65)],
+        Pattern::Latency => vec![Target::at_most(Against::Best, 0.85)],
+        Pattern::Bandwidth => vec![Target::at_least(Against::Best, 1.3)],
+        _ => Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +157,10 @@ mod tests {
             Some(">= 1.00")
         );
         assert_eq!(first(Pattern::Rate, 8).as_deref(), Some(">= 3.00"));
+        let readable = |pattern, bytes| of_peer_readable(pattern, bytes)[0].words();
+        assert_eq!(readable(Pattern::Latency, 256 << 10), "<= 0.65");
+        assert_eq!(readable(Pattern::Latency, 512 << 10), "<= 0.85");
+        assert_eq!(readable(Pattern::Bandwidth, 16 << 10), ">= 1.30");
         let over_tcp = of(Comparison::Tcp, Pattern::Bandwidth, 8);
         let words: Vec<String> = over_tcp.iter().map(Target::words).collect();
         assert_eq!(words, [">= 1.00", ">= 0.91 (floor)"]);
