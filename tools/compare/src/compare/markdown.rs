@@ -73,6 +73,18 @@ pub(super) fn render(report: &Report) -> String {
         score.judged
     );
     text.push_str(&run.page_head(&score));
+    let extent = match run.comparison {
+        Comparison::Tcp => "",
+        _ => {
+            ", which has ping-pongs and streams in one direction, of at least one byte: other \
+              rows have none"
+        }
+    };
+    let _ = writeln!(
+        text,
+        "\n*To floor* is the ratio to {}{extent}.",
+        run.floor()
+    );
     let name = report.name();
     let _ = writeln!(text, "\n![time and bandwidth over size]({name}.svg)");
     for (pattern, title) in PATTERNS {
