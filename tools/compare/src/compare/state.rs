@@ -24,7 +24,7 @@ pub(super) struct Stamp {
     cpus: Vec<usize>,
     /// Titles, in the order of the subjects.
     subjects: Vec<String>,
-    /// The processor, and what limic is told by variables and by its profile, with the time of that.
+    /// The processor, and what limic is told: variables, and its profile with the time of that.
     conditions: Vec<String>,
     /// Programs and sources: path, length and time.
     files: Vec<(PathBuf, u64, Duration)>,
