@@ -33,6 +33,9 @@ static void flags_of_single_calls(void)
     tagged.context = &contexts[1];
     OK(fi_trecvmsg(ep, &tagged, FI_COMPLETION | FI_MORE));
     CHECK(completion().op_context == &contexts[1]);
+    /* It says nothing of a receive, and Intel MPI passes it. */
+    CHECK(fi_trecvmsg(ep, &tagged, FI_COMPLETION | FI_PEEK | FI_REMOTE_CQ_DATA) == 0);
+    CHECK(failure().err == FI_ENOMSG);
 }
 
 /*
