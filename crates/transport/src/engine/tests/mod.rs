@@ -11,6 +11,7 @@ mod greetings;
 mod hostile;
 mod long_records;
 mod networks;
+mod offers;
 mod one_sided;
 mod polling;
 mod receive_bypass;
