@@ -42,6 +42,7 @@ fn the_machine_is_described() {
     assert!(machine["topology"]["cpus"].as_u64().is_some());
     assert!(machine["memory_bytes"].as_u64().is_some_and(|n| n > 0));
     assert_eq!(report["checked"], false);
+    assert_eq!(report["rewritten"], false);
 }
 
 #[test]
@@ -78,6 +79,23 @@ fn each_forced_path_is_the_one_that_is_used() {
         }
         assert!(notes.contains("inline, 4K: not measured: holds at most 48 bytes"));
         assert!(notes.contains("eager, 128K: not measured: went by pipeline"));
+    }
+}
+
+#[test]
+fn messages_that_are_written_anew_arrive_as_they_were_written() {
+    let paths = "hybrid,eager,pipeline,cma,split-copy,peer-readable,loan,process";
+    for pattern in ["latency", "bandwidth", "bibandwidth"] {
+        let words = [pattern, "--rewrite", "--check", "--sizes", "0,8,3000,20K"];
+        let report = json(&[&words[..], &["--paths", paths]].concat());
+        assert_eq!(report["rewritten"], true);
+        for row in rows(&report) {
+            check_row(row, pattern, 2);
+        }
+        for wanted in ["hybrid", "loan"] {
+            let found = rows(&report).iter().filter(|row| row["wanted"] == wanted);
+            assert_eq!(found.count(), 4, "{wanted}: {}", report["notes"]);
+        }
     }
 }
 
@@ -223,6 +241,14 @@ fn what_makes_no_sense_is_said_with_code_2() {
             &["latency", "--sleep", "--warmup", "4"],
             "'--sleep' cannot be used with '--warmup",
         ),
+        (
+            &["latency", "--sleep", "--rewrite"],
+            "'--sleep' cannot be used with '--rewrite",
+        ),
+        (
+            &["bandwidth", "--rewrite", "--paths", "cma,kmod-region"],
+            "kmod-region has none",
+        ),
         (&["alltoall", "--ranks", "1"], "at least 2 ranks"),
         (&["speed"], "unrecognized subcommand 'speed'"),
         (
@@ -261,6 +287,7 @@ fn each_measurement_refuses_and_hides_what_it_does_not_honour() {
     for (pattern, not_its_own) in [
         ("latency", &["--reuse", "--c2", "--window", "--bytes"][..]),
         ("bandwidth", &["--sleep", "--reuse"]),
+        ("rate", &["--rewrite", "--sleep"]),
         ("barrier", &["--sizes", "--sleep"]),
         ("skew", &["--sizes", "--paths", "--check", "--wqe"]),
         ("floor", &["--ranks", "--check", "--counters", "--warmup"]),

@@ -26,6 +26,22 @@ pub fn fill(message: &mut [u8], seed: u64) {
     rest.copy_from_slice(&word(seed, position)[..rest.len()]);
 }
 
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
+
+/// Writes the first word of each cache line, as [`fill`] would. The message begins a line.
+pub fn rewrite(message: &mut [u8], seed: u64) {
+    let mut position = 0;
+    let mut lines = message.chunks_exact_mut(LINE);
+    for line in &mut lines {
+        line[..8].copy_from_slice(&word(seed, position));
+        position += LINE as u64 / 8;
+    }
+    let rest = lines.into_remainder();
+    let len = rest.len().min(8);
+    rest[..len].copy_from_slice(&word(seed, position)[..len]);
+}
+
 /// Received bytes are not those that were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
@@ -111,6 +127,21 @@ mod tests {
                 assert!(matches!(wrong, Wrong::Byte { at: found, .. } if found == at));
                 message[at] ^= 0x10;
             }
+        }
+    }
+
+    #[test]
+    fn what_is_written_anew_is_a_word_of_each_line_with_the_right_content() {
+        for len in [0, 5, 8, 63, 64, 67, 1000] {
+            let mut message = vec![0; len];
+            fill(&mut message, seed(1, 8, 3));
+            let mut expected = message.clone();
+            fill(&mut expected, seed(1, 7, 3));
+            for at in (0..len).filter(|at| at % LINE >= 8) {
+                expected[at] = message[at];
+            }
+            rewrite(&mut message, seed(1, 7, 3));
+            assert_eq!(message, expected, "{len} bytes");
         }
     }
 

@@ -31,6 +31,7 @@ Examples:
   limic perf bandwidth --paths hybrid,pipeline,cma --sizes 64K,1M --plot paths.svg
   limic perf latency --paths eager,pipeline,cma,kmod,kmod-region,kernel --sizes 1K..1M
   limic perf latency --sleep
+  limic perf latency --paths peer-readable,pipeline --sizes 16K..1M --rewrite
   limic perf skew --c1 1 --c2 10,100 --window 64 --bytes 64K
   limic perf pairs -n 8 --reuse on,off --json pairs.json
   limic perf alltoall -n 8 --sizes 1K,16K
@@ -66,9 +67,9 @@ pub(super) enum Exchange {
     /// doubles
     Cliffs(Cliffs),
     /// Windows of 64 non-blocking sends from one buffer, then an answer
-    Bandwidth(WithSizes),
+    Bandwidth(Rewritable),
     /// The same in both directions at once
-    Bibandwidth(WithSizes),
+    Bibandwidth(Rewritable),
     /// Messages per second: as bandwidth, with messages of 8 bytes
     #[command(mut_arg("sizes", |sizes| sizes.default_value("8")))]
     Rate(WithSizes),
@@ -175,15 +176,33 @@ pub(super) struct WithSizes {
     messages: Messages,
 }
 
+/// Patterns whose messages may be written anew.
+#[derive(Debug, clap::Args)]
+pub(super) struct Rewritable {
+    #[command(flatten)]
+    sized: WithSizes,
+
+    /// Write a word of each cache line of each message before it is sent, while the clock runs: the
+    /// times then contain it
+    ///
+    /// Without it nobody writes what is sent again, as in the benchmarks of other libraries. The
+    /// receiver of a single copy (cma, split-copy, kmod, peer-readable, process) then finds the
+    /// bytes in its own caches, as far as they fit there, and a program that writes its buffer
+    /// before each send pays more than the times say. With it each message of a window has a buffer
+    /// of its own, since one that is under way must not be written.
+    #[arg(long)]
+    rewrite: bool,
+}
+
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("sizes", |sizes| sizes.default_value_if("sleep", "true", "8")))]
 pub(super) struct Latency {
     #[command(flatten)]
-    sized: WithSizes,
+    sized: Rewritable,
 
     /// The receiver sleeps before each message, of 8 bytes by default; its wake-up beside the
     /// kernel's own, in the same run
-    #[arg(long, conflicts_with_all = ["counters", "check", "wqe", "coalesce", "streams", "rings", "seconds_per_point", "warmup"])]
+    #[arg(long, conflicts_with_all = ["counters", "check", "rewrite", "wqe", "coalesce", "streams", "rings", "seconds_per_point", "warmup"])]
     sleep: bool,
 }
 
@@ -223,6 +242,8 @@ pub(super) struct Order<'a> {
     pub(super) reuses: Vec<Option<Reuse>>,
     /// Whether the receiver sleeps before each message.
     pub(super) sleep: bool,
+    /// Whether each message is written anew before it is sent.
+    pub(super) rewrite: bool,
     pub(super) messages: &'a Messages,
 }
 
@@ -231,12 +252,20 @@ impl<'a> Order<'a> {
         Self::new(pattern, sized.sizes.sizes.clone(), &sized.messages)
     }
 
+    fn rewritable(pattern: Pattern, Rewritable { sized, rewrite }: &'a Rewritable) -> Self {
+        Self {
+            rewrite: *rewrite,
+            ..Self::with_sizes(pattern, sized)
+        }
+    }
+
     fn new(pattern: Pattern, sizes: SizeList, messages: &'a Messages) -> Self {
         Self {
             pattern,
             sizes,
             reuses: vec![None],
             sleep: false,
+            rewrite: false,
             messages,
         }
     }
@@ -247,6 +276,10 @@ impl<'a> Order<'a> {
         if self.sleep {
             return asleep::check(self);
         }
+        if self.rewrite && self.messages.wanted().contains(&Wanted::KmodRegion) {
+            let why = "--rewrite writes the buffer that is sent from, and kmod-region has none";
+            return Err(MeasureError::Usage(why.to_owned()));
+        }
         self.pattern.grouping().check(self.pattern.name(), ranks)
     }
 }
@@ -256,14 +289,14 @@ impl Exchange {
         match self {
             Self::Latency(Latency { sized, sleep }) => Order {
                 sleep: *sleep,
-                ..Order::with_sizes(Pattern::Latency, sized)
+                ..Order::rewritable(Pattern::Latency, sized)
             },
             Self::Cliffs(Cliffs { sizes, messages }) => {
                 let sizes = sizes.clone().unwrap_or_else(cliffs::sizes);
                 Order::new(Pattern::Cliffs, sizes, messages)
             }
-            Self::Bandwidth(sized) => Order::with_sizes(Pattern::Bandwidth, sized),
-            Self::Bibandwidth(sized) => Order::with_sizes(Pattern::Bibandwidth, sized),
+            Self::Bandwidth(sized) => Order::rewritable(Pattern::Bandwidth, sized),
+            Self::Bibandwidth(sized) => Order::rewritable(Pattern::Bibandwidth, sized),
             Self::Rate(sized) => Order::with_sizes(Pattern::Rate, sized),
             Self::Pairs(Pairs { sized, reuse }) => Order {
                 reuses: [Reuse::On, Reuse::Off]

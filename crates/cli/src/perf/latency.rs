@@ -62,14 +62,10 @@ fn give(
         team.endpoint.send(team.partner, DATA, &[])?;
     } else if team.loans {
         let mut loan = team.endpoint.loan(work.bytes)?;
-        if work.check {
-            fill(&mut loan, seed);
-        }
+        work.write(&mut loan, seed);
         loan.send(team.partner, DATA)?;
     } else {
-        if work.check {
-            fill(ping, seed);
-        }
+        work.write(ping, seed);
         team.endpoint.send(team.partner, DATA, ping)?;
     }
     Ok(())

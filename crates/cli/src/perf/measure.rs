@@ -68,6 +68,7 @@ pub(super) fn as_rank(order: &Order<'_>) -> Result<Option<Report>, MeasureError>
         progress: ProgressBar::hidden(),
         report: Report {
             checked: messages.check,
+            rewritten: order.rewrite,
             counters: messages.counters,
             ..Report::new(pattern.name(), bound)
         },
@@ -184,6 +185,7 @@ impl Run<'_> {
             warmup: 0,
             reuse,
             check: true,
+            rewrite: self.order.rewrite,
         };
         let checked = self.run(lane, &work)?;
         let asked = self.lanes[lane].wanted.path();

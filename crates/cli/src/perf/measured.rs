@@ -126,12 +126,13 @@ impl Measured {
 mod tests {
     use limic::settings::Settings;
     use limic::{Barrier, HybridEndpoint};
+    use limic_measure::content;
 
     use super::super::args::Pattern;
     use super::super::buffers::Buffers;
     use super::super::lane::Team;
     use super::super::measure::one;
-    use super::super::pattern::Work;
+    use super::super::pattern::{WINDOW, Work};
     use super::*;
 
     /// A rank and its partner, in one process.
@@ -158,6 +159,27 @@ mod tests {
         })
     }
 
+    /// What each of the two measured, and its memory.
+    fn run(work: &Work) -> [(Measured, Buffers); 2] {
+        let ready = std::sync::Barrier::new(2);
+        let measure = |team: &mut Team| {
+            let start = || {
+                ready.wait();
+                Ok(())
+            };
+            let mut buffers = Buffers::private();
+            let measured = one(team, &mut buffers, work, false, &start).unwrap();
+            (measured, buffers)
+        };
+        let mut teams = pair();
+        std::thread::scope(|scope| {
+            let threads = teams
+                .each_mut()
+                .map(|team| scope.spawn(move || measure(team)));
+            threads.map(|thread| thread.join().unwrap())
+        })
+    }
+
     #[test]
     fn the_warm_up_is_not_counted() {
         let work = Work {
@@ -167,25 +189,39 @@ mod tests {
             warmup: 50,
             reuse: None,
             check: true,
+            rewrite: false,
         };
-        let ready = std::sync::Barrier::new(2);
-        let measure = |team: &mut Team| {
-            let start = || {
-                ready.wait();
-                Ok(())
-            };
-            one(team, &mut Buffers::private(), &work, false, &start).unwrap()
-        };
-        let mut teams = pair();
-        let both = std::thread::scope(|scope| {
-            let threads = teams
-                .each_mut()
-                .map(|team| scope.spawn(move || measure(team)));
-            threads.map(|thread| thread.join().unwrap())
-        });
-        for measured in both {
+        for (measured, _) in run(&work) {
             let messages: u64 = measured.paths.iter().map(|path| path.messages).sum();
             assert_eq!(messages, work.iterations);
+        }
+    }
+
+    #[test]
+    fn each_message_is_written_anew_where_that_is_asked_for() {
+        const LEN: usize = 203;
+        for (pattern, filled) in [(Pattern::Latency, false), (Pattern::Bibandwidth, true)] {
+            let work = Work {
+                pattern,
+                bytes: LEN,
+                iterations: 2,
+                warmup: 0,
+                reuse: None,
+                check: false,
+                rewrite: true,
+            };
+            let messages = if filled { WINDOW } else { 1 };
+            for (partner, (_, buffers)) in [1, 0].into_iter().zip(run(&work)) {
+                let received = buffers.receive.bytes(LEN * messages);
+                for (index, received) in received.chunks(LEN).enumerate() {
+                    let mut expected = [1; LEN];
+                    if filled {
+                        content::fill(&mut expected, content::seed(partner, 0, index));
+                    }
+                    content::rewrite(&mut expected, content::seed(partner, 1, index));
+                    assert_eq!(received, expected, "{pattern:?}, message {index}");
+                }
+            }
         }
     }
 

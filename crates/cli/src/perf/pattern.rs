@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use limic::Endpoint;
-use limic_measure::content::Wrong;
+use limic_measure::content::{Wrong, fill, rewrite};
 
 use super::args::{Pattern, Reuse};
 use super::buffers::Buffers;
@@ -30,6 +30,8 @@ pub(super) struct Work {
     pub(super) reuse: Option<Reuse>,
     /// Whether every message is filled and checked.
     pub(super) check: bool,
+    /// Whether a word of each cache line of a message is written before it is sent.
+    pub(super) rewrite: bool,
 }
 
 /// Why a pattern stopped.
@@ -68,6 +70,17 @@ impl Work {
             Pattern::Bandwidth | Pattern::Bibandwidth | Pattern::Rate | Pattern::Pairs => {
                 window::run(self, team, buffers, start)
             }
+        }
+    }
+
+    /// Writes what is sent next, as far as that is asked for.
+    #[inline(always)]
+    pub(super) fn write(&self, message: &mut [u8], seed: u64) {
+        if self.check {
+            fill(message, seed);
+        }
+        if self.rewrite {
+            rewrite(message, seed);
         }
     }
 

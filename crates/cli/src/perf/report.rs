@@ -131,6 +131,8 @@ pub(super) struct Report {
     pub(super) bound: bool,
     /// Whether every message was checked while the clock ran.
     pub(super) checked: bool,
+    /// Whether each message was written anew before it was sent, while the clock ran.
+    pub(super) rewritten: bool,
     /// Whether hardware counters were asked for.
     #[serde(skip)]
     pub(super) counters: bool,
@@ -154,6 +156,7 @@ impl Report {
             pattern,
             bound,
             checked: false,
+            rewritten: false,
             counters: false,
             rows: Vec::new(),
             notes,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use limic::{Endpoint, ScopedRecv, ScopedSend};
-use limic_measure::content::{Wrong, fill, seed, verify, verify_length};
+use limic_measure::content::{LINE, Wrong, fill, rewrite, seed, verify, verify_length};
 
 use super::args::{Pattern, Reuse};
 use super::buffers::Buffers;
@@ -30,15 +30,28 @@ struct Layout {
     /// Messages that are received side by side.
     deep: usize,
     /// Whether each window is filled anew before its clock starts.
+    refill: bool,
+    /// Whether a word of each cache line of a message is written before it is sent.
     rewrite: bool,
+}
+
+/// What is left to send of a window.
+#[derive(Debug)]
+enum Messages<'a> {
+    /// All are this one.
+    Shared(&'a [u8]),
+    Own(&'a mut [u8]),
 }
 
 impl Layout {
     fn of(work: &Work) -> Self {
         let bytes = work.bytes;
         let whole = (bytes * WINDOW).max(1);
+        let side_by_side = (SHARED_BYTES / bytes.max(1)).clamp(2, WINDOW);
         let (stride, windows, deep) = match work.reuse {
-            None => (0, 1, (SHARED_BYTES / bytes.max(1)).clamp(2, WINDOW)),
+            // What is under way must not be written.
+            None if work.rewrite => (bytes.next_multiple_of(LINE), 1, side_by_side),
+            None => (0, 1, side_by_side),
             Some(Reuse::On) => (bytes, 1, WINDOW),
             Some(Reuse::Off) => (bytes, (COLD_BYTES / whole).max(1) as u64, WINDOW),
         };
@@ -47,7 +60,8 @@ impl Layout {
             stride,
             windows,
             deep,
-            rewrite: work.check || work.reuse == Some(Reuse::On),
+            refill: work.check || work.reuse == Some(Reuse::On),
+            rewrite: work.rewrite,
         }
     }
 
@@ -81,6 +95,30 @@ impl Layout {
             let message = &mut memory[index * self.stride..][..self.bytes];
             fill(message, seed(rank, window, index));
         }
+    }
+
+    /// The messages of a window's part of the memory.
+    fn messages<'a>(&self, memory: &'a mut [u8]) -> Messages<'a> {
+        match self.stride {
+            0 => Messages::Shared(memory),
+            _ => Messages::Own(memory),
+        }
+    }
+
+    /// The next message to be sent, written anew if that is asked for.
+    #[inline(always)]
+    fn next<'a>(&self, messages: &mut Messages<'a>, seed: u64) -> &'a [u8] {
+        let rest = match messages {
+            Messages::Shared(message) => return message,
+            Messages::Own(rest) => rest,
+        };
+        let (message, tail) = std::mem::take(rest).split_at_mut(self.stride);
+        *rest = tail;
+        let message = &mut message[..self.bytes];
+        if self.rewrite {
+            rewrite(message, seed);
+        }
+        message
     }
 
     /// Checks the messages of a window from `first` on.
@@ -140,14 +178,15 @@ fn send(
     let mut time = Duration::ZERO;
     for window in 0..count {
         let out = layout.sends(memory, window);
-        if layout.rewrite {
+        if layout.refill {
             layout.fill(out, team.rank, window);
         }
+        let mut messages = layout.messages(out);
         let begin = Instant::now();
         team.endpoint.scope(|scope| {
             let mut requests = ArrayVec::<_, WINDOW>::new();
             for index in 0..WINDOW {
-                let message = &out[index * layout.stride..][..layout.bytes];
+                let message = layout.next(&mut messages, seed(team.rank, window, index));
                 requests.push(scope.isend(team.partner, DATA, message)?);
             }
             wait_for(&mut requests)
@@ -223,10 +262,10 @@ fn exchange(
     let mut time = Duration::ZERO;
     for window in 0..count {
         let out = layout.sends(out, window);
-        if layout.rewrite {
+        if layout.refill {
             layout.fill(out, team.rank, window);
         }
-        let out = &*out;
+        let mut messages = layout.messages(out);
         let into = layout.receives(into, window);
         let begin = Instant::now();
         for first in (0..WINDOW).step_by(layout.deep) {
@@ -242,7 +281,7 @@ fn exchange(
                     receives.push(scope.irecv((team.partner, DATA), message)?);
                 }
                 for index in first..first + deep {
-                    let message = &out[index * layout.stride..][..layout.bytes];
+                    let message = layout.next(&mut messages, seed(team.rank, window, index));
                     sends.push(scope.isend(team.partner, DATA, message)?);
                 }
                 learn_lengths(&mut receives, &mut lengths)?;
@@ -287,7 +326,7 @@ fn regions(
         };
         if team.first {
             let memory = layout.sends(out, window);
-            if layout.rewrite {
+            if layout.refill {
                 layout.fill(memory, team.rank, window);
                 region.put(&memory[..layout.bytes])?;
             }
@@ -320,9 +359,7 @@ fn loans(work: &Work, team: &Team<impl Endpoint>, count: u64) -> Result<Duration
         for index in 0..WINDOW {
             if team.first || both {
                 let mut loan = team.endpoint.loan(work.bytes)?;
-                if work.check {
-                    fill(&mut loan, seed(team.rank, window, index));
-                }
+                work.write(&mut loan, seed(team.rank, window, index));
                 loan.send(team.partner, DATA)?;
             }
             if !team.first || both {

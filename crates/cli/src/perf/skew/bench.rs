@@ -154,6 +154,7 @@ impl Bench<'_> {
             warmup: 0,
             reuse: None,
             check,
+            rewrite: false,
         };
         let change = self.until(
             &mut skewed[aware],

@@ -404,6 +404,7 @@ fn work(pattern: Pattern, bytes: u64, iterations: u64, check: bool) -> Work {
         warmup: 0,
         reuse: None,
         check,
+        rewrite: false,
     }
 }
 
