@@ -18,6 +18,7 @@ pub(in crate::perf) enum Kind {
     TwoCopy,
     TwoCopyStream,
     OneCopy,
+    OneCopyRewritten,
     #[value(name = "process_vm_readv")]
     ReadProcess,
     EpollWake,
@@ -25,12 +26,13 @@ pub(in crate::perf) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::CacheLine,
         Self::Memcpy,
         Self::TwoCopy,
         Self::TwoCopyStream,
         Self::OneCopy,
+        Self::OneCopyRewritten,
         Self::ReadProcess,
         Self::EpollWake,
         Self::FutexWake,
@@ -43,6 +45,7 @@ impl Kind {
             Self::TwoCopy => "two-copy",
             Self::TwoCopyStream => "two-copy-stream",
             Self::OneCopy => "one-copy",
+            Self::OneCopyRewritten => "one-copy-rewritten",
             Self::ReadProcess => "process_vm_readv",
             Self::EpollWake => "epoll-wake",
             Self::FutexWake => "futex-wake",
@@ -51,7 +54,7 @@ impl Kind {
 
     /// Whether the other process takes part, beyond having the memory.
     pub(super) fn needs_partner(self) -> bool {
-        matches!(self, Self::CacheLine | Self::TwoCopy | Self::TwoCopyStream) || self.wakes()
+        !matches!(self, Self::Memcpy | Self::OneCopy | Self::ReadProcess)
     }
 
     /// Whether one process wakes the other: the sleeper has the time, not who waits for it.
@@ -66,7 +69,7 @@ impl Kind {
     /// Messages that follow each other in one iteration.
     pub(super) fn steps(self) -> u32 {
         match self {
-            Self::CacheLine | Self::TwoCopy => 2,
+            Self::CacheLine | Self::TwoCopy | Self::OneCopyRewritten => 2,
             _ => 1,
         }
     }
@@ -205,6 +208,12 @@ pub(super) fn lead(order: &Order, memory: &mut Memory, partner: i32) -> Result<(
                 std::hint::black_box(&mut memory.target);
             }
         }
+        Kind::OneCopyRewritten => {
+            for turn in 0..iterations {
+                rewrite(order, memory, 0, turn);
+                copy(order, memory, 1, turn)?;
+            }
+        }
         Kind::ReadProcess => {
             // The partner's own copy of the source lies at the same address.
             let base = memory.source.bytes(bytes).as_ptr().addr();
@@ -253,9 +262,29 @@ pub(super) fn follow(order: &Order, memory: &mut Memory) -> Result<(), Failure> 
             }
             memory.flags().ball.set(1);
         }
+        Kind::OneCopyRewritten => {
+            for turn in 0..order.iterations {
+                copy(order, memory, 0, turn)?;
+                rewrite(order, memory, 1, turn);
+            }
+        }
         Kind::EpollWake | Kind::FutexWake => wake::follow(order, memory)?,
         Kind::Memcpy | Kind::OneCopy | Kind::ReadProcess => {}
     }
+    Ok(())
+}
+
+/// Writes the shared buffer anew, and says so.
+fn rewrite(order: &Order, memory: &mut Memory, direction: usize, turn: u64) {
+    memory.rewrite_shared(order.bytes, turn);
+    memory.flags().filled[direction].set(turn + 1);
+}
+
+/// Copies what the other process has written, which then waits to be answered.
+fn copy(order: &Order, memory: &mut Memory, direction: usize, turn: u64) -> Result<(), Failure> {
+    memory.flags().filled[direction].wait_for(turn + 1)?;
+    memory.copy_shared(order.bytes);
+    std::hint::black_box(&mut memory.target);
     Ok(())
 }
 
@@ -304,6 +333,8 @@ fn take(order: &Order, memory: &mut Memory, direction: usize, turn: u64) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use limic_measure::content;
+
     use super::*;
 
     #[test]
@@ -319,6 +350,17 @@ mod tests {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
         assert_eq!(Order::decode(&[0xff; Order::BYTES]), None);
+    }
+
+    #[test]
+    fn a_copy_has_what_was_written_before_it() {
+        let order = Order::without_ring(Kind::OneCopyRewritten, 200, 1);
+        let mut memory = Memory::map(order.bytes).unwrap();
+        rewrite(&order, &mut memory, 0, 7);
+        copy(&order, &mut memory, 0, 7).unwrap();
+        let mut expected = [0; 200];
+        content::rewrite(&mut expected, 7);
+        assert_eq!(memory.target.bytes(200), expected);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use limic_measure::MeasureError;
+use limic_measure::{MeasureError, content};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::copies::Copies;
@@ -213,11 +213,19 @@ impl Memory {
         unsafe { copies.copy_from_peer(from, to.as_mut_ptr(), len) }
     }
 
+    /// Writes a word of each cache line of the shared buffer.
+    pub(super) fn rewrite_shared(&mut self, len: usize, seed: u64) {
+        assert!(len <= self.longest, "in the buffer");
+        // SAFETY: within the buffer, and the other process leaves it alone until it is told.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(self.buffer(), len) };
+        content::rewrite(buffer, seed);
+    }
+
     /// Copies out of the shared buffer.
     pub(super) fn copy_shared(&mut self, len: usize) {
         assert!(len <= self.longest, "in the buffer");
         let from = self.buffer();
-        // SAFETY: within the buffer; the other process filled it before and touches it no more.
+        // SAFETY: within the buffer; the other process wrote it before, and now leaves it alone.
         unsafe { self.copy_out(Copies::Libc, from, 0, len) }
     }
 

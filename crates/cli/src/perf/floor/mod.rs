@@ -7,7 +7,9 @@
 //!   ping-pong, one way; both ways through the same ring; the best of several rings, and of libc's
 //!   copy, vectors and `rep movsb`.
 //! - `two-copy-stream`: the same, message after message in one direction.
-//! - `one-copy`: out of a buffer that both processes have mapped.
+//! - `one-copy`: out of a buffer that both processes have mapped, and that nobody writes meanwhile.
+//! - `one-copy-rewritten`: the same of a message that was just written, a word of each cache line;
+//!   ping-pong, one way, with the writing.
 //! - `process_vm_readv`: out of the other process's memory.
 //! - `epoll-wake`, `futex-wake`: from the call that wakes a sleeping process until that runs.
 //!
@@ -52,11 +54,12 @@ const SHAPES: [Shape; 9] = [
 ];
 
 /// Those that are measured for each size; the others send nothing, or a cache line.
-const SIZED: [Kind; 5] = [
+const SIZED: [Kind; 6] = [
     Kind::Memcpy,
     Kind::TwoCopy,
     Kind::TwoCopyStream,
     Kind::OneCopy,
+    Kind::OneCopyRewritten,
     Kind::ReadProcess,
 ];
 
