@@ -25,8 +25,10 @@ pub(crate) struct Counter {
     pub(crate) turns: Arc<Turns>,
     pub(crate) value: Cell<u64>,
     pub(crate) errors: Cell<u64>,
-    /// What the application has seen of the two.
-    seen: Cell<(u64, u64)>,
+    /// How often the two have changed: a counter that was set back may say what it said before.
+    changes: Cell<u64>,
+    /// The changes that the application has seen.
+    seen: Cell<u64>,
     /// Another provider's counter that counts them too.
     owner: Option<OwnersCounter>,
     /// Endpoints whose operations it counts.
@@ -109,12 +111,18 @@ impl Counter {
     pub(crate) fn count(&self, failed: bool) {
         let cell = if failed { &self.errors } else { &self.value };
         cell.set(cell.get().wrapping_add(1));
+        self.changed();
+    }
+
+    #[inline(always)]
+    fn changed(&self) {
+        self.changes.set(self.changes.get().wrapping_add(1));
         self.bound.wake();
     }
 
     /// The application has changed it.
     fn was_set(&self) -> c_int {
-        self.bound.wake();
+        self.changed();
         0
     }
 
@@ -129,12 +137,17 @@ impl Counter {
     }
 
     pub(crate) fn has_news(&self) -> bool {
-        self.seen.get() != self.state()
+        self.seen.get() != self.changes()
     }
 
     /// Operations that succeeded and failed.
     pub(crate) fn state(&self) -> (u64, u64) {
         (self.value.get(), self.errors.get())
+    }
+
+    /// A number that is another one after each change.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.get()
     }
 
     pub(crate) fn progress(&self) {
@@ -147,7 +160,7 @@ impl Counter {
         if !self.has_news() {
             turn.found_nothing();
         }
-        self.seen.set(self.state());
+        self.seen.set(self.changes());
     }
 }
 
@@ -197,7 +210,8 @@ pub(crate) unsafe extern "C" fn open(
             domain,
             value: Cell::new(0),
             errors: Cell::new(0),
-            seen: Cell::new((0, 0)),
+            changes: Cell::new(0),
+            seen: Cell::new(0),
             owner,
             bound: Bound::new(wait, kind),
         });
@@ -301,7 +315,7 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
             {
                 let turn = counter.turns.data();
                 counter.progress();
-                counter.seen.set(counter.state());
+                counter.seen.set(counter.changes());
                 if counter.value.get() >= threshold {
                     return Ok(());
                 }

@@ -17,8 +17,8 @@ use limic_ofi_abi::{class, fi_ops, fid};
 
 enum Member {
     Queue(Arc<Queue>),
-    /// With the value and the errors that it had when it was last reported.
-    Counter(Arc<Counter>, (u64, u64)),
+    /// With its changes when it was last reported.
+    Counter(Arc<Counter>, u64),
 }
 
 /// A poll set.
@@ -95,7 +95,7 @@ unsafe extern "C" fn poll(set: *mut fid_poll, contexts: *mut *mut c_void, count:
                     counter.progress();
                     // What there is no room for is reported the next time.
                     found < count && {
-                        let now = counter.state();
+                        let now = counter.changes();
                         core::mem::replace(seen, now) != now
                     }
                 }
@@ -123,7 +123,7 @@ unsafe extern "C" fn poll_add(set: *mut fid_poll, fid: *mut fid, _: u64) -> c_in
         let member = unsafe {
             object::share_if::<Queue>(fid)
                 .map(Member::Queue)
-                .or_else(|| object::share_if::<Counter>(fid).map(|c| Member::Counter(c, (0, 0))))
+                .or_else(|| object::share_if::<Counter>(fid).map(|c| Member::Counter(c, 0)))
         };
         let member = member.ok_or(FI_EINVAL)?;
         let (domain, turns) = match &member {

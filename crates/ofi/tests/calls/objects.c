@@ -288,6 +288,12 @@ static void poll_counters(void)
     for (int i = 0; i < 2; i++)
         CHECK(fi_cq_readerr(queue, &error, 0) == 1 && error.err == (i ? FI_ENOMSG : FI_ECANCELED));
 
+    /* One that was set back, and has counted as far as before. */
+    OK(fi_cntr_set(sent, fi_cntr_read(sent) - 1));
+    OK(fi_tinject(end, "1", 1, itself, 8));
+    CHECK(fi_poll(set, found, 2) == 1 && found[0] == &sent);
+    CHECK(fi_poll(set, found, 2) == 0);
+
     OK(fi_domain(fabric, info, &another, NULL));
     OK(fi_poll_open(another, &polling, &foreign));
     CHECK(fi_poll_add(foreign, &sent->fid, 0) == -FI_EDOMAIN);

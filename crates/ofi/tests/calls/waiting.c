@@ -234,6 +234,8 @@ static void sleep_on_a_counter(void)
         OK(ready);
         OK(fi_cntr_set(received, i));
         CHECK(readable(descriptor, 30000) == 1);
+        /* It is news, though the number is as before. */
+        CHECK(fi_trywait(fabric, fids, 1) == -FI_EAGAIN);
         say();
     }
     /* The other one waits in a call. */
