@@ -312,6 +312,7 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
             counter.errors.get()
         };
         loop {
+            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
             {
                 let turn = counter.turns.data();
                 counter.progress();
@@ -322,14 +323,14 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
                 if counter.errors.get() != errors {
                     return Err(FI_EAVAIL);
                 }
+                if over {
+                    return Err(FI_ETIMEDOUT);
+                }
                 if on_descriptor && !counter.may_sleep() {
                     continue;
                 }
                 counter.bound.tell(&mut told, "fi_cntr_wait");
                 turn.found_nothing();
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(FI_ETIMEDOUT);
             }
             if on_descriptor {
                 counter.bound.sleep(deadline);
