@@ -42,8 +42,6 @@ pub(crate) struct Hints {
     /// Addresses of the endpoint and of the one that it talks to, as they are given.
     pub(crate) source: Option<Vec<u8>>,
     pub(crate) target: Option<Vec<u8>>,
-    /// Contexts of one endpoint, if more than one is asked for.
-    contexts: usize,
 }
 
 impl Hints {
@@ -69,7 +67,9 @@ impl Hints {
                 read.ep_type = ep.r#type;
                 read.protocol = ep.protocol;
                 read.tag_format = ep.mem_tag_format;
-                read.contexts = ep.tx_ctx_cnt.max(ep.rx_ctx_cnt);
+                // Contexts that endpoints share (`FI_SHARED_CONTEXT`) are more than any number.
+                read.asks(ep.tx_ctx_cnt, 1, "contexts to transmit");
+                read.asks(ep.rx_ctx_cnt, 1, "contexts to receive");
                 read.asks(ep.max_msg_size, LONGEST, "bytes of a message");
             }
             if let Some(tx) = info.tx_attr.as_ref() {
@@ -182,9 +182,6 @@ impl Hints {
         }
         if self.tag_format >> 63 != 0 {
             return Some("tags have 63 bits".to_owned());
-        }
-        if self.contexts > 1 && self.contexts != usize::MAX {
-            return Some("endpoints have one context for each direction".to_owned());
         }
         let too_much = self
             .amounts
