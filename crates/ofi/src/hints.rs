@@ -47,7 +47,7 @@ pub(crate) struct Hints {
 impl Hints {
     /// # Safety
     /// `hints` is null or points to hints, whose attributes may be missing.
-    pub(crate) unsafe fn read(hints: *const fi_info) -> Self {
+    pub(crate) unsafe fn read(hints: *const fi_info, version: u32) -> Self {
         // SAFETY: the caller's promise; so below.
         let Some(info) = (unsafe { hints.as_ref() }) else {
             return Self::default();
@@ -59,6 +59,9 @@ impl Hints {
             addr_format: info.addr_format,
             ..Self::default()
         };
+        // Before version 1.5 nobody has authorization keys, whatever stands there (fi_domain(3)).
+        let key = |len| if version < fi_version(1, 5) { 0 } else { len };
+        let bytes_of_key = "bytes of an authorization key";
         // SAFETY: as above; addresses are as long as the hints say.
         unsafe {
             read.source = bytes(info.src_addr, info.src_addrlen);
@@ -70,6 +73,7 @@ impl Hints {
                 // Contexts that endpoints share (`FI_SHARED_CONTEXT`) are more than any number.
                 read.asks(ep.tx_ctx_cnt, 1, "contexts to transmit");
                 read.asks(ep.rx_ctx_cnt, 1, "contexts to receive");
+                read.asks(key(ep.auth_key_size), 0, bytes_of_key);
                 read.asks(ep.max_msg_size, LONGEST, "bytes of a message");
             }
             if let Some(tx) = info.tx_attr.as_ref() {
@@ -103,6 +107,7 @@ impl Hints {
                 read.asks(domain.mr_iov_limit, MR_IOV_LIMIT, pieces);
                 read.asks(domain.cq_data_size, 8, "bytes of data in a completion");
                 read.asks(domain.mr_key_size, 8, "bytes of a key");
+                read.asks(key(domain.auth_key_size), 0, bytes_of_key);
                 read.names(domain.name, "domain");
             }
             if let Some(fabric) = info.fabric_attr.as_ref() {

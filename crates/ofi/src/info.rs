@@ -90,7 +90,7 @@ pub(crate) unsafe extern "C" fn getinfo(
             return Err(FI_ENODATA);
         }
         // SAFETY: the core passes hints or null.
-        let mut hints = unsafe { Hints::read(hints) };
+        let mut hints = unsafe { Hints::read(hints, version) };
         if let Some(why) = hints.refusal() {
             log::info(&format_args!("not what is asked for: {why}"));
             return Err(FI_ENODATA);

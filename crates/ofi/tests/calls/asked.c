@@ -6,7 +6,7 @@ static void hints(void)
 {
     /* Settings may leave no way to other nodes. */
     int alone = !(info->domain_attr->caps & FI_REMOTE_COMM);
-    for (int which = 0; which < 10; which++) {
+    for (int which = 0; which < 12; which++) {
         struct fi_info *hints = fi_allocinfo(), *found = NULL;
         hints->fabric_attr->prov_name = strdup("limic");
         hints->tx_attr->caps = which == 1 ? FI_FENCE : FI_TAGGED | FI_SEND;
@@ -16,10 +16,12 @@ static void hints(void)
         hints->ep_attr->protocol = which == 5 ? FI_PROTO_SHM : info->ep_attr->protocol;
         hints->tx_attr->size = 4096;
         hints->rx_attr->size = 2000;
-        /* FI_SHARED_CONTEXT is this. */
+        /* FI_SHARED_CONTEXT and FI_AV_AUTH_KEY are this. */
         size_t all = SIZE_MAX;
         hints->ep_attr->tx_ctx_cnt = which == 7 ? 2 : which == 8 ? all : 1;
         hints->ep_attr->rx_ctx_cnt = which == 7 ? 0 : which == 9 ? all : 1;
+        hints->ep_attr->auth_key_size = which == 10 ? 8 : 0;
+        hints->domain_attr->auth_key_size = which == 11 ? all : 0;
         int good = which == 0 || (which == 6 && !alone);
         CHECK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &found) == (good ? 0 : -FI_ENODATA));
         CHECK(!good || (found->tx_attr->size >= 4096 && found->rx_attr->size >= 2000));
@@ -34,9 +36,12 @@ static void modes_of_memory(void)
     struct fi_info *hints = fi_allocinfo(), *found;
     hints->fabric_attr->prov_name = strdup("limic");
     hints->caps = FI_RMA;
+    /* Nor do they know of keys, whatever stands there. */
+    hints->domain_attr->auth_key_size = 8;
     OK(fi_getinfo(FI_VERSION(1, 4), NULL, NULL, 0, hints, &found));
     CHECK(found->domain_attr->mr_mode == MODE_SCALABLE);
     fi_freeinfo(found);
+    hints->domain_attr->auth_key_size = 0;
     OK(fi_getinfo(FI_VERSION(1, 5), NULL, NULL, 0, hints, &found));
     CHECK(found->domain_attr->mr_mode == 0);
     fi_freeinfo(found);
