@@ -169,10 +169,11 @@ impl Hints {
         if !formats.contains(&self.addr_format) {
             return Some(format!("address format {} is unknown", self.addr_format));
         }
-        for address in [&self.source, &self.target].into_iter().flatten() {
-            if Name::within(address, self.text()).is_err() {
-                return Some("an address is none of this provider's, or cut".to_owned());
-            }
+        let (source, target) = (self.source.as_deref(), self.target.as_deref());
+        if source.is_some_and(|address| Name::own(address, self.text()).is_err())
+            || target.is_some_and(|address| Name::within(address, self.text()).is_err())
+        {
+            return Some("an address is none of this provider's, or cut".to_owned());
         }
         if self.orders & !ORDER != 0 {
             let orders = self.orders & !ORDER;

@@ -101,12 +101,10 @@ pub(crate) unsafe extern "C" fn getinfo(
             let is_own = flags & FI_SOURCE != 0;
             let name = named(node, service, flags)?;
             let bytes = name.map(|name| name.to_bytes(hints.text()));
-            match (bytes, is_own) {
-                (Some(bytes), true) => hints.source = Some(bytes),
-                (Some(bytes), false) => hints.target = Some(bytes),
-                // What it is called is each endpoint's own matter.
-                (None, true) => {}
-                (None, false) => return Err(FI_ENODATA),
+            if is_own {
+                hints.source = bytes;
+            } else {
+                hints.target = Some(bytes.ok_or(FI_ENODATA)?);
             }
         }
         // SAFETY: checked.
@@ -146,7 +144,7 @@ fn named(node: Option<&str>, service: Option<&str>, flags: u64) -> Result<Option
 }
 
 /// A copy of an address that libfabric frees, and its length.
-fn copy_of(address: Option<&Vec<u8>>) -> Option<(*mut c_void, usize)> {
+fn copy_of(address: Option<&[u8]>) -> Option<(*mut c_void, usize)> {
     let Some(address) = address else {
         return Some((core::ptr::null_mut(), 0));
     };
@@ -182,8 +180,10 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
     );
     let (ep, domain) = (make::<fi_ep_attr>()?, make::<fi_domain_attr>()?);
     let fabric = make::<fi_fabric_attr>()?;
-    let source = copy_of(hints.source.as_ref())?;
-    let target = copy_of(hints.target.as_ref())?;
+    // Without a service, what it is called is each endpoint's own matter.
+    let unnamed = names::unnamed(hints.text());
+    let source = copy_of(Some(hints.source.as_deref().unwrap_or(&unnamed)))?;
+    let target = copy_of(hints.target.as_deref())?;
     let caps = hints.caps_given();
     let mode = hints.mode_given();
     // SAFETY: just made, zeroed, and long enough.

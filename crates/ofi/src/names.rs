@@ -5,6 +5,7 @@
 //! | limic's own 64 bytes | what `fi_getname` gives, also of endpoints with a service |
 //! | `fi_limic://` and these bytes in hexadecimal | the same as text |
 //! | `fi_limic://localhost:SERVICE`, in 64 bytes too | what `fi_getinfo` gives for a service |
+//! | `fi_limic://localhost`, in 64 bytes too | what it gives for an own endpoint otherwise |
 //!
 //! A service is given in `fi_getinfo` or by `fi_setname`. It is a name on this node, in this
 //! network namespace, for processes of one user.
@@ -23,6 +24,9 @@ const NODE: &str = "localhost:";
 
 /// Longest service, so that its name has room in an address.
 const LONGEST_SERVICE: usize = ADDRESS_LEN - 1 - SCHEME.len() - NODE.len();
+
+/// The own address without a service: it names nobody, and no peer can be reached by it.
+const UNNAMED: &str = "fi_limic://localhost";
 
 /// The endpoint that is meant.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,7 +79,7 @@ impl Name {
 
     /// As `text`, or as 64 bytes.
     pub(crate) fn to_bytes(&self, text: bool) -> Vec<u8> {
-        let mut bytes = match (self, text) {
+        let all = match (self, text) {
             (Self::Address(address), false) => return address.to_bytes().to_vec(),
             (Self::Address(address), true) => {
                 let mut all = String::from(SCHEME);
@@ -83,13 +87,11 @@ impl Name {
                     // A string takes everything.
                     let _ = write!(all, "{byte:02x}");
                 }
-                all.into_bytes()
+                all
             }
-            (Self::Service(service), _) => format!("{SCHEME}{NODE}{service}").into_bytes(),
+            (Self::Service(service), _) => format!("{SCHEME}{NODE}{service}"),
         };
-        let len = if text { bytes.len() + 1 } else { ADDRESS_LEN };
-        bytes.resize(len, 0);
-        bytes
+        filled_up(all, text)
     }
 
     /// For people: without the secret of an address.
@@ -111,6 +113,17 @@ impl Name {
         Self::from_bytes(bytes.get(..ADDRESS_LEN).ok_or(FI_EINVAL)?)
     }
 
+    /// Reads an endpoint's own address. `None` if no service names it.
+    ///
+    /// # Errors
+    /// An error number.
+    pub(crate) fn own(bytes: &[u8], text: bool) -> Result<Option<Self>, i32> {
+        if bytes == unnamed(text) {
+            return Ok(None);
+        }
+        Self::within(bytes, text).map(Some)
+    }
+
     /// Reads what C passes as an address, without its length.
     ///
     /// # Safety
@@ -127,6 +140,20 @@ impl Name {
             Self::from_bytes(core::slice::from_raw_parts(start.cast(), ADDRESS_LEN))
         }
     }
+}
+
+/// The address of an endpoint that no service names, as `fi_getinfo` gives it. The endpoint gets
+/// one by which it can be reached when it is opened.
+pub(crate) fn unnamed(text: bool) -> Vec<u8> {
+    filled_up(UNNAMED.to_owned(), text)
+}
+
+/// An address that is written as text: with its end as `text`, else as 64 bytes.
+fn filled_up(address: String, text: bool) -> Vec<u8> {
+    let mut bytes = address.into_bytes();
+    let len = if text { bytes.len() + 1 } else { ADDRESS_LEN };
+    bytes.resize(len, 0);
+    bytes
 }
 
 /// Whether a node is this one. `numeric`: names are not looked up.
@@ -170,11 +197,25 @@ mod tests {
     }
 
     #[test]
+    fn an_endpoint_without_a_service_has_an_own_address_that_names_nobody() {
+        let service = Name::service("9228").expect("short");
+        for text in [false, true] {
+            assert_eq!(Name::own(&unnamed(text), text), Ok(None));
+            assert_eq!(Name::within(&unnamed(text), text), Err(FI_EINVAL));
+            let named = service.to_bytes(text);
+            assert_eq!(Name::own(&named, text), Ok(Some(service.clone())));
+        }
+        assert_eq!(unnamed(false).len(), ADDRESS_LEN);
+        assert_eq!(unnamed(true), b"fi_limic://localhost\0");
+    }
+
+    #[test]
     fn what_is_no_name_is_refused() {
         let long = format!("fi_limic://localhost:{}", "9".repeat(LONGEST_SERVICE + 1));
         let bad = [
             "",
             "fi_limic://",
+            UNNAMED,
             "fi_limic://localhost:",
             "fi_limic://12",
             "fi_shm://1",

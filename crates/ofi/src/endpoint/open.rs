@@ -112,12 +112,12 @@ pub(crate) unsafe extern "C" fn open(
         // SAFETY: an address of so many bytes, or null.
         let source = (!asked.src_addr.is_null() && asked.src_addrlen > 0)
             .then(|| unsafe { slice::from_raw_parts(asked.src_addr.cast(), asked.src_addrlen) });
-        if source.is_some() && (asked.addr_format == FI_ADDR_STR) != domain.text {
-            return Err(FI_EINVAL);
-        }
+        // Its form is the info's own, also where the domain has the other one.
+        let text = asked.addr_format == FI_ADDR_STR;
         let source = source
-            .map(|bytes| Name::within(bytes, domain.text))
-            .transpose()?;
+            .map(|bytes| Name::own(bytes, text))
+            .transpose()?
+            .flatten();
         let limic = HybridEndpoint::open().map_err(|error| reported(&error))?;
         let caps = if asked.caps == 0 {
             info::caps()

@@ -112,7 +112,7 @@ static void by_service(void)
     } else {
         meet();
         struct fi_info *theirs = ask("127.0.0.1", service, 0, FI_FORMAT_UNSPEC, 0);
-        CHECK(theirs->dest_addr && theirs->dest_addrlen == 64 && !theirs->src_addr);
+        CHECK(theirs->dest_addr && theirs->dest_addrlen == 64 && theirs->src_addrlen == 64);
         fi_addr_t server;
         CHECK(fi_av_insert(av, theirs->dest_addr, 1, &server, 0, NULL) == 1);
         struct fid_ep *end = open_named(info);
@@ -126,6 +126,38 @@ static void by_service(void)
         fi_freeinfo(theirs);
     }
     meet();
+}
+
+/* A node alone names nobody: each endpoint that is opened like that has an address of its own. */
+static void unnamed(uint32_t format)
+{
+    struct fi_info *like = ask("localhost", NULL, FI_SOURCE, format, 0), *found;
+    struct fid_domain *within;
+    struct fid_ep *first, *second;
+    char name[256], another[256];
+    size_t len = sizeof name;
+    size_t own_len = format == FI_ADDR_STR ? sizeof "fi_limic://localhost" : 64;
+    CHECK(like->src_addr && like->src_addrlen == own_len);
+    /* It can be handed back as it is. */
+    OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, like, &found));
+    CHECK(found->src_addrlen == own_len && !memcmp(found->src_addr, like->src_addr, own_len));
+    OK(fi_domain(fabric, found, &within, NULL));
+    OK(fi_endpoint(within, found, &first, NULL));
+    OK(fi_endpoint(within, found, &second, NULL));
+    OK(fi_getname(&first->fid, name, &len));
+    OK(fi_getname(&second->fid, another, &len));
+    CHECK(memcmp(name, another, len) && memcmp(name, found->src_addr, own_len));
+    OK(fi_close(&second->fid));
+    fi_freeinfo(found);
+    /* One without bytes is none, though it may be somewhere. */
+    like->src_addrlen = 0;
+    OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, like, &found));
+    OK(fi_endpoint(within, like, &second, NULL));
+    OK(fi_close(&second->fid));
+    OK(fi_close(&first->fid));
+    OK(fi_close(&within->fid));
+    fi_freeinfo(found);
+    fi_freeinfo(like);
 }
 
 /* Endpoints are named late, and only so long as nobody uses them. */
@@ -144,17 +176,8 @@ static void named_late(void)
     CHECK(fi_setname(&end->fid, like->src_addr, like->src_addrlen) == -FI_EOPBADSTATE);
     OK(fi_close(&end->fid));
     fi_freeinfo(like);
-    /* A node alone names nobody: each endpoint that is opened like that has its own address. */
-    like = ask("localhost", NULL, FI_SOURCE, FI_FORMAT_UNSPEC, 0);
-    CHECK(!like->src_addr && like->src_addrlen == 0);
-    OK(fi_close(&open_named(like)->fid));
-    /* A copy of that address has no bytes either, though it may be somewhere. */
-    struct fi_info *found;
-    like->src_addr = malloc(1);
-    OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, like, &found));
-    fi_freeinfo(found);
-    OK(fi_close(&open_named(like)->fid));
-    fi_freeinfo(like);
+    unnamed(FI_FORMAT_UNSPEC);
+    unnamed(FI_ADDR_STR);
     /* A service that nobody has. */
     like = ask("localhost", "nobody-has-this", FI_SOURCE, FI_FORMAT_UNSPEC, 0);
     fi_addr_t nobody;
