@@ -70,8 +70,10 @@ pub struct fid_av {
 
 table! { fi_ops_av {
     insert(*mut fid_av, *const c_void, usize, *mut fi_addr_t, u64, *mut c_void) -> c_int;
-    insertsvc;
-    insertsym;
+    insertsvc(*mut fid_av, *const c_char, *const c_char, *mut fi_addr_t, u64,
+        *mut c_void) -> c_int;
+    insertsym(*mut fid_av, *const c_char, usize, *const c_char, usize, *mut fi_addr_t, u64,
+        *mut c_void) -> c_int;
     remove(*mut fid_av, *mut fi_addr_t, usize, u64) -> c_int;
     lookup(*mut fid_av, fi_addr_t, *mut c_void, *mut usize) -> c_int;
     straddr(*mut fid_av, *const c_void, *mut c_char, *mut usize) -> *const c_char;

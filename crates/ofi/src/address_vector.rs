@@ -2,6 +2,7 @@
 //!
 //! Inserting decodes an address and contacts nobody: that happens at the first message.
 
+mod insert;
 mod strangers;
 mod user_ids;
 mod written;
@@ -15,6 +16,7 @@ use std::time::Instant;
 
 use limic::{ADDRESS_LEN, Address};
 
+use self::insert::{insert, insertsvc, insertsym};
 use self::strangers::Strangers;
 use self::user_ids::{UserIds, set_user_id};
 pub(crate) use self::written::put_bytes;
@@ -68,8 +70,8 @@ static OPS: fi_ops = fi_ops {
 static AV_OPS: fi_ops_av = fi_ops_av {
     size: size_of::<fi_ops_av>(),
     insert,
-    insertsvc: ffi_guard::no_such_function,
-    insertsym: ffi_guard::no_such_function,
+    insertsvc,
+    insertsym,
     remove,
     lookup,
     straddr,
@@ -287,72 +289,6 @@ unsafe extern "C" fn bind(_: *mut fid, other: *mut fid, _: u64) -> c_int {
         } else {
             Err(FI_EINVAL)
         }
-    })
-}
-
-/// `fi_av_insert`: gives how many of the addresses make sense.
-unsafe extern "C" fn insert(
-    av: *mut fid_av,
-    addresses: *const c_void,
-    count: usize,
-    places: *mut fi_addr_t,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    ffi_guard::cross(-FI_EOTHER, || {
-        if addresses.is_null() && count > 0 {
-            return -FI_EINVAL;
-        }
-        if flags & !(FI_MORE | FI_SYNC_ERR | FI_AV_USER_ID) != 0 {
-            return -FI_EBADFLAGS;
-        }
-        let chosen = flags & FI_AV_USER_ID != 0;
-        if chosen && places.is_null() {
-            return -FI_EINVAL;
-        }
-        // SAFETY: an address vector of this provider.
-        let av: &AddressVector = unsafe { object::object(av) };
-        let _turn = av.domain.enter_alone();
-        if chosen && av.user_ids.are_for_all {
-            // They are set by a call of their own.
-            return -FI_EINVAL;
-        }
-        let mut good = 0;
-        for number in 0..count {
-            // SAFETY: C passes `count` addresses of the length that `fi_getname` gives, or as many
-            // pointers to text.
-            let name = unsafe {
-                if av.domain.text {
-                    Name::read(*addresses.cast::<*const c_void>().add(number), true)
-                } else {
-                    Name::read(addresses.byte_add(number * ADDRESS_LEN), false)
-                }
-            };
-            let (place, errno) = match name {
-                Ok(name) => {
-                    let at = av.enter(name);
-                    if chosen {
-                        // SAFETY: with this flag C gives `count` names in the room for places.
-                        let called = unsafe { *places.add(number) };
-                        av.user_ids.set(at, called);
-                    }
-                    (at, 0)
-                }
-                Err(errno) => (FI_ADDR_NOTAVAIL, errno),
-            };
-            good += c_int::from(errno == 0);
-            if !places.is_null() {
-                // SAFETY: C gives room for `count` places, or none.
-                unsafe { *places.add(number) = place };
-            }
-            if flags & FI_SYNC_ERR != 0 && !context.is_null() {
-                // SAFETY: with this flag the context is an array of `count` numbers.
-                unsafe { *context.cast::<c_int>().add(number) = errno };
-            }
-        }
-        av.domain
-            .for_each_endpoint(|endpoint| endpoint.tell_addresses(av));
-        good
     })
 }
 

@@ -115,7 +115,7 @@ pub(crate) unsafe extern "C" fn getinfo(
 
 /// # Safety
 /// `text` is null or a C string.
-unsafe fn text_of<'a>(text: *const c_char) -> Result<Option<&'a str>, i32> {
+pub(crate) unsafe fn text_of<'a>(text: *const c_char) -> Result<Option<&'a str>, i32> {
     if text.is_null() {
         return Ok(None);
     }
@@ -128,7 +128,11 @@ unsafe fn text_of<'a>(text: *const c_char) -> Result<Option<&'a str>, i32> {
 ///
 /// # Errors
 /// `FI_ENODATA`: nobody on this node.
-fn named(node: Option<&str>, service: Option<&str>, flags: u64) -> Result<Option<Name>, i32> {
+pub(crate) fn named(
+    node: Option<&str>,
+    service: Option<&str>,
+    flags: u64,
+) -> Result<Option<Name>, i32> {
     if let (Some(node), None) = (node, service)
         && let Some(name) = Name::from_text(node)
     {

@@ -159,7 +159,7 @@ fn tagged_ping_pong() {
     ping_pong("tagged");
 }
 
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 15] = [
     "asked.c",
     "atomics.c",
     "main.c",
@@ -171,6 +171,7 @@ const SOURCES: [&str; 14] = [
     "memory.c",
     "objects.c",
     "names.c",
+    "vectors.c",
     "waiting.c",
     "ends.c",
     "writes.c",

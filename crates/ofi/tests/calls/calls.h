@@ -90,6 +90,7 @@ void messages(void);
 void asked(void);
 void objects(void);
 void names(void);
+void vectors(void);
 void threads(void);
 void controls(void);
 void moved_along(void);

@@ -299,28 +299,6 @@ static void as_text(void)
     fi_freeinfo(like);
 }
 
-/* A vector fills its lowest gap first: whoever passes no room for places counts on that. */
-static void fill_gaps(void)
-{
-    struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
-    struct fid_av *vector;
-    char names[4][64], seen[64];
-    size_t len = sizeof names[0];
-    fi_addr_t gaps[] = {2, 0, 1};
-    OK(fi_av_open(domain, &av_attr, &vector, NULL));
-    OK(fi_getname(&ep->fid, names[0], &len));
-    for (int i = 1; i < 4; i++)
-        memcpy(names[i], names[0], len);
-    CHECK(fi_av_insert(vector, names, 4, NULL, 0, NULL) == 4);
-    OK(fi_av_remove(vector, gaps, 3, 0));
-    for (fi_addr_t at = 0; at < 3; at++) {
-        CHECK(fi_av_lookup(vector, at, seen, &len) == -FI_EINVAL);
-        CHECK(fi_av_insert(vector, names, 1, NULL, 0, NULL) == 1);
-        OK(fi_av_lookup(vector, at, seen, &len));
-    }
-    OK(fi_close(&vector->fid));
-}
-
 /* fi_av_set_user_id, which headers before 1.20 lack: it lies three entries behind av_set. */
 static int set_user_id(struct fid_av *vector, fi_addr_t at, fi_addr_t id, uint64_t flags)
 {
@@ -378,7 +356,7 @@ void names(void)
     named_late();
     unnamed_senders();
     as_text();
-    fill_gaps();
     user_ids();
+    vectors();
     meet();
 }
