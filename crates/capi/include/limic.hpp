@@ -4,8 +4,8 @@
  *
  * Objects move and are not copied. An error is thrown as limic::error; destructors throw nothing,
  * and neither does an assignment that ends what was there before. So end objects in a thread that
- * may call the endpoint: an operation that cannot be ended, whose buffer would go, ends the program
- * (std::terminate), and an endpoint that cannot be closed stays open. close() tells.
+ * may call the endpoint: an operation or a region that cannot be ended, whose memory would go, ends
+ * the program (std::terminate), and an endpoint that cannot be closed stays open. close() tells.
  *
  *     limic::endpoint world = limic::endpoint::world();
  *     uint32_t right = (world.rank() + 1) % world.size();
@@ -115,8 +115,13 @@ inline void message(limic_message &handle)
 }
 inline void region(limic_region &handle)
 {
-    if (handle.endpoint != 0)
-        limic_region_revoke(&handle);
+    if (handle.endpoint == 0)
+        return;
+    int code = limic_region_revoke(&handle);
+    /* Also over: as above, and one that a copy of the handle has revoked. */
+    if (code != LIMIC_OK && code != LIMIC_ERR_REQUEST && code != LIMIC_ERR_ENDPOINT &&
+        code != LIMIC_ERR_FORKED)
+        std::terminate();
 }
 inline void buffer(void *&data) { limic_buffer_free(data); }
 } // namespace ends
@@ -181,7 +186,7 @@ private:
     size_t length_;
 };
 
-/** Memory that peers read and write. Its end revokes it. */
+/** Memory that peers read and write. Its end revokes it: declare it behind the memory. */
 class region : public owner<limic_region, ends::region> {
 public:
     /** The caller's memory, which stays until the region has ended. */
@@ -191,7 +196,7 @@ public:
     }
     /** What peers name it by. */
     uint64_t key() const noexcept { return key_; }
-    /** Ends it, and says if a peer is in the way of that. */
+    /** Ends it, and says if a peer is in the way of that; then it can be called again. */
     void revoke() { check(limic_region_revoke(&get())); }
 
 private:

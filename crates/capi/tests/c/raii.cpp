@@ -94,13 +94,62 @@ static void ends()
     CHECK(thrown([&] { other.rank(); }) == LIMIC_ERR_ENDPOINT);
 }
 
-/* Nothing can be done about it, and its buffer would be written after its end. */
-static void pending_at_another_thread(limic::endpoint &one)
+/* What a region shows is hidden by the end of its endpoint too, and to a forked child. */
+static void regions_that_are_over()
+{
+    uint64_t word = 0;
+    limic::endpoint one = limic::endpoint::open();
+    limic::region closed(one.get(), &word, sizeof word);
+    one.close();
+    limic::endpoint two = limic::endpoint::open();
+    limic::region revoked(two.get(), &word, sizeof word);
+    limic_region copy = revoked.get();
+    CHECK(limic_region_revoke(&copy) == LIMIC_OK);
+    limic::region parents(two.get(), &word, sizeof word);
+    pid_t child = fork();
+    if (child == 0) {
+        limic::region ended = std::move(parents);
+        ended = std::move(revoked);
+        std::_Exit(3);
+    }
+    int ended;
+    CHECK(child > 0 && waitpid(child, &ended, 0) == child);
+    CHECK(WIFEXITED(ended) && WEXITSTATUS(ended) == 3);
+}
+
+/* Nothing can be done about it, and its memory would be written after its end. */
+template <class Owner> static void end_at_another_thread(Owner &owner)
 {
     std::set_terminate([] { std::_Exit(7); });
+    std::thread([&] { Owner ended = std::move(owner); }).join();
+}
+
+static void pending_request(limic::endpoint &one)
+{
     char byte = 0;
     limic::request pending = one.irecv(&byte, 1, one.myself(), 1);
-    std::thread([&] { limic::request ended = std::move(pending); }).join();
+    end_at_another_thread(pending);
+}
+
+static void shown_region(limic::endpoint &one)
+{
+    uint64_t word = 0;
+    limic::region shown(one.get(), &word, sizeof word);
+    end_at_another_thread(shown);
+}
+
+/* A child that ends its program so. */
+static void terminates(void (*what)(limic::endpoint &))
+{
+    pid_t child = fork();
+    if (child == 0) {
+        limic::endpoint one = limic::endpoint::open();
+        what(one);
+        std::_Exit(0);
+    }
+    int ended;
+    CHECK(child > 0 && waitpid(child, &ended, 0) == child);
+    CHECK(WIFEXITED(ended) && WEXITSTATUS(ended) == 7);
 }
 
 int main()
@@ -110,14 +159,8 @@ int main()
     ends();
     world.finalize();
 
-    pid_t child = fork();
-    if (child == 0) {
-        limic::endpoint one = limic::endpoint::open();
-        pending_at_another_thread(one);
-        std::_Exit(0);
-    }
-    int ended;
-    CHECK(child > 0 && waitpid(child, &ended, 0) == child);
-    CHECK(WIFEXITED(ended) && WEXITSTATUS(ended) == 7);
+    regions_that_are_over();
+    terminates(pending_request);
+    terminates(shown_region);
     return 0;
 }
