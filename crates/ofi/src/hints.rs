@@ -194,6 +194,11 @@ impl Hints {
             .iter()
             .find(|(wanted, there, _)| wanted > there);
         if let Some((wanted, there, what)) = too_much {
+            let wanted = match *wanted {
+                // FI_SHARED_CONTEXT.
+                usize::MAX => "shared, or without end:".to_owned(),
+                wanted => wanted.to_string(),
+            };
             return Some(format!("{wanted} {what}; there are {there}"));
         }
         self.stranger.clone()

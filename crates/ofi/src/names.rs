@@ -118,7 +118,12 @@ impl Name {
     /// # Errors
     /// An error number.
     pub(crate) fn own(bytes: &[u8], text: bool) -> Result<Option<Self>, i32> {
-        if bytes == unnamed(text) {
+        let is_unnamed = if text {
+            bytes.split(|byte| *byte == 0).next() == Some(UNNAMED.as_bytes())
+        } else {
+            bytes.get(..ADDRESS_LEN) == Some(&unnamed(false))
+        };
+        if is_unnamed {
             return Ok(None);
         }
         Self::within(bytes, text).map(Some)
@@ -205,6 +210,12 @@ mod tests {
             let named = service.to_bytes(text);
             assert_eq!(Name::own(&named, text), Ok(Some(service.clone())));
         }
+        assert_eq!(
+            Name::own(UNNAMED.as_bytes(), true),
+            Ok(None),
+            "without its end"
+        );
+        assert!(Name::own(UNNAMED.as_bytes(), false).is_err(), "cut");
         assert_eq!(unnamed(false).len(), ADDRESS_LEN);
         assert_eq!(unnamed(true), b"fi_limic://localhost\0");
     }

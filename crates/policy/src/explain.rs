@@ -74,18 +74,12 @@ impl SendState for Assumed {
             History::Reply => u64::MAX,
         }
     }
-    fn granted_bytes(&self) -> u64 {
-        match self.history {
-            // Only what comes in fragments need not be offered.
-            History::Reply | History::Stream if self.answered == Path::Pipeline => u64::MAX,
-            History::OneWay | History::Reply | History::Stream => 0,
-        }
+    fn is_granted(&self, _: u64) -> bool {
+        // Only what comes in fragments need not be offered.
+        self.history == History::Stream && self.answered == Path::Pipeline
     }
     fn reply_credit(&self) -> u64 {
-        match self.history {
-            History::OneWay | History::Stream => 0,
-            History::Reply => u64::MAX,
-        }
+        self.reply_bytes()
     }
 }
 

@@ -9,8 +9,8 @@ use super::{Capabilities, Locality, ReceiverPace};
 pub enum History {
     /// Nothing is known: the first message, or one at a time one way before their receives.
     OneWay,
-    /// Messages as long went one way, many at a time or behind their receives, until no other path
-    /// was to be tried for them.
+    /// Messages as long went one way, many at a time or each behind its receive, until no other
+    /// path was to be tried for them.
     Stream,
     /// Messages as long went to and fro, as in a ping-pong: this one is a reply to the last.
     Reply,

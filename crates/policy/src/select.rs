@@ -144,8 +144,8 @@ pub trait SendState {
     fn may_recycle(&self, len: u64) -> bool;
     /// The longest message that recycled buffers hold in fragments, in bytes.
     fn reply_bytes(&self) -> u64;
-    /// The longest message, in bytes, that the receiver takes as it comes: so it has said.
-    fn granted_bytes(&self) -> u64;
+    /// The receiver has said that it takes messages of this length as they come.
+    fn is_granted(&self, len: u64) -> bool;
     /// Bytes that the peer has sent, and may keep in buffers for its replies.
     fn reply_credit(&self) -> u64;
 }
@@ -192,6 +192,12 @@ impl Routes {
         len <= self.longest_single_buffer || len < self.record_below || len < self.inline_below
     }
 
+    /// Whether the table has a message of `len` bytes offered, and go in fragments.
+    #[must_use]
+    pub fn goes_in_fragments(&self, len: u64) -> bool {
+        len >= self.eager_below && len < self.pipeline_below
+    }
+
     /// Whether a message of `len` bytes stays where it is, if the receiver may read there.
     #[inline(always)]
     pub fn may_stay(&self, len: u64) -> bool {
@@ -230,7 +236,7 @@ impl Routes {
         // each offer would cost a gap.
         let goes_unasked = len < self.eager_below
             || (len < self.reply_below && len <= state.reply_bytes())
-            || (len < self.granted_below && len <= state.granted_bytes());
+            || (len < self.granted_below && state.is_granted(len));
         if goes_unasked {
             return if len <= self.longest_single_buffer {
                 SendPlan::Buffer

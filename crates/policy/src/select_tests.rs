@@ -3,9 +3,9 @@
 use super::*;
 use crate::RowSource;
 
-/// A receiver that has said so of messages of so many bytes.
+/// Whether the receiver has said so.
 #[derive(Clone, Copy)]
-struct Granted(u64);
+struct Granted(bool);
 
 impl SendState for Granted {
     fn is_over_budget(&self) -> bool {
@@ -27,7 +27,7 @@ impl SendState for Granted {
         // Buffers hold more than that, from other messages.
         u64::MAX
     }
-    fn granted_bytes(&self) -> u64 {
+    fn is_granted(&self, _: u64) -> bool {
         self.0
     }
     fn reply_credit(&self) -> u64 {
@@ -54,18 +54,11 @@ fn far(table: &Table) -> Routes {
 fn what_the_receiver_takes_as_it_comes_needs_no_offer_whatever_the_table_says() {
     const LEN: u64 = 128 << 10;
     let routes = far(&Table::built_in());
-    assert_eq!(routes.select(LEN, &Granted(0)), SendPlan::Offer);
-    assert_eq!(routes.select(LEN, &Granted(LEN)), SendPlan::Fragments);
-    assert_eq!(routes.select(LEN + 1, &Granted(LEN)), SendPlan::Offer);
-    let longest = Granted(u64::MAX);
-    assert_eq!(
-        routes.select(LONGEST_RECYCLED, &longest),
-        SendPlan::Fragments
-    );
-    assert_eq!(
-        routes.select(LONGEST_RECYCLED + 1, &longest),
-        SendPlan::Offer
-    );
+    assert_eq!(routes.select(LEN, &Granted(false)), SendPlan::Offer);
+    let plan = |len| routes.select(len, &Granted(true));
+    assert_eq!(plan(LEN), SendPlan::Fragments);
+    assert_eq!(plan(LONGEST_RECYCLED), SendPlan::Fragments);
+    assert_eq!(plan(LONGEST_RECYCLED + 1), SendPlan::Offer);
 }
 
 #[test]
@@ -73,7 +66,7 @@ fn what_goes_by_a_path_that_was_asked_for_is_offered() {
     let source = RowSource::Environment("LIMIC_LONG");
     for path in [Path::Cma, Path::Pipeline] {
         let routes = far(&Table::built_in().with_long_path(path, &source));
-        let plan = routes.select(128 << 10, &Granted(u64::MAX));
+        let plan = routes.select(128 << 10, &Granted(true));
         assert_eq!(plan, SendPlan::Offer, "{path}");
     }
 }

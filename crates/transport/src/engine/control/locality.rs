@@ -13,6 +13,7 @@ use crate::Peer;
 use crate::counters::Event;
 use crate::engine::cx::Cx;
 use crate::engine::outbox;
+use crate::engine::peer::pair::Unasked;
 
 /// Looks on which CPU this endpoint runs.
 #[cold]
@@ -90,6 +91,10 @@ pub(crate) fn update_routes(cx: &mut Cx, peer: u32) {
         unexpected_budget: settings.unexpected_budget_bytes(),
     });
     let met_before = core::mem::replace(&mut pair.routes, routes) != Routes::default();
+    if now != before {
+        // What the receiver has said held where the two were.
+        pair.unasked = Unasked::default();
+    }
     if now != before && met_before {
         tracing::info!(
             "{} was at {before} and is at {now} now: thresholds follow",

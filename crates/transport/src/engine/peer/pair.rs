@@ -56,8 +56,9 @@ pub(crate) struct ShmPair {
 /// Messages that go without an offer, since their receiver has said so of one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unasked {
-    /// The longest of which it has: of longer ones it may know a faster path.
-    longest: u64,
+    /// A bit for each power of two from which on, to the next, it has: of other lengths it may know
+    /// a faster path.
+    lengths: u64,
     /// Bytes that may still go so.
     left: u64,
 }
@@ -69,8 +70,21 @@ impl Unasked {
 
     /// The receiver says so of a message of `len` bytes.
     pub(crate) fn grant(&mut self, len: u64) {
-        self.longest = self.longest.max(len);
+        self.lengths |= Self::bit(len);
         self.left = Self::BYTES;
+    }
+
+    /// Whether it has said so of messages as long as this.
+    #[inline]
+    fn holds(self, len: u64) -> bool {
+        self.lengths & Self::bit(len) != 0
+    }
+
+    const fn bit(len: u64) -> u64 {
+        match len.checked_ilog2() {
+            Some(doublings) => 1 << doublings,
+            None => 0,
+        }
     }
 
     /// A message of `len` bytes goes so.
@@ -78,7 +92,7 @@ impl Unasked {
     pub(crate) fn goes(&mut self, len: u64) {
         self.left = self.left.saturating_sub(len);
         if self.left == 0 {
-            self.longest = 0;
+            self.lengths = 0;
         }
     }
 }
@@ -236,8 +250,8 @@ impl SendState for PairState<'_> {
     }
 
     #[inline]
-    fn granted_bytes(&self) -> u64 {
-        self.pair.unasked.longest
+    fn is_granted(&self, len: u64) -> bool {
+        self.pair.unasked.holds(len)
     }
 
     fn reply_credit(&self) -> u64 {

@@ -23,7 +23,7 @@ use crate::raw::RequestId;
 use crate::{Error, Peer};
 
 /// Matches an offer with a receive and starts the transfer. `expected`: the receive was posted
-/// before the offer came.
+/// before the offer was seen.
 pub(crate) fn accept(cx: &mut Cx, slot: Slot, envelope: Envelope, offer: &Offer, expected: bool) {
     let Some(receiving) = cx.requests.known_receive(slot) else {
         return;
@@ -114,7 +114,8 @@ fn choose(
     };
     let query = offered.query(pair.conditions.locality, pair.conditions.capabilities);
     let (path, tunable) = select::answer(cx.settings.policy(), &query);
-    if tunable {
+    // A room in several slices has other paths, which one in one piece must not learn from.
+    if tunable && whole {
         autotune::autotuned(cx, from, len, path, query.capabilities.paths)
     } else {
         (Candidate::by(path), None)
@@ -128,7 +129,7 @@ fn choose(
 /// the application has posted receives and waits for them.
 ///
 /// `Next::Unasked` changes nothing for this message: the sender notes it in [`on_clear_to_send`],
-/// and `Routes::select` asks for it at the next ones (`SendState::granted_bytes`).
+/// and `Routes::select` asks for it at the next ones (`SendState::is_granted`).
 fn choose_next(cx: &mut Cx, incoming: &Incoming) -> Next {
     let Some(pair) = cx.peers.pair(incoming.from()) else {
         return Next::Usual;
@@ -136,12 +137,15 @@ fn choose_next(cx: &mut Cx, incoming: &Incoming) -> Next {
     let autotuner = pair.autotuner.as_ref();
     // In a stream, another one waits beside it.
     let is_awaited = incoming.expected || pair.pace.own.waiting() > 0;
-    // What goes without an offer is not measured, and takes no other path.
-    let is_settled = incoming.sample.is_none()
-        || autotuner.is_some_and(|autotuner| {
+    // What goes without an offer is not measured, and takes no other path. So this one's has to be
+    // the fastest, and not only the one that is left for it, in several slices say.
+    let is_settled = match incoming.sample {
+        None => pair.routes.goes_in_fragments(incoming.sent),
+        Some(_) => autotuner.is_some_and(|autotuner| {
             let available = pair.conditions.capabilities.paths;
             autotuner.is_settled(incoming.sent, incoming.path, available)
-        });
+        }),
+    };
     // Where such a message came too early not long ago, the next one may again.
     if is_awaited && is_settled && !pair.staging.is_penalized(&pair.out) {
         Next::Unasked

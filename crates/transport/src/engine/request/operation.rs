@@ -198,7 +198,7 @@ pub(crate) struct Incoming {
     pub(crate) region: Option<u32>,
     /// The spell that measures it, if one does; see `limic_policy::autotune`.
     pub(crate) sample: Option<u32>,
-    /// Its receive was posted before its offer came.
+    /// Its receive was posted before its offer was seen.
     pub(crate) expected: bool,
 }
 

@@ -57,8 +57,8 @@ impl Stream {
     }
 
     /// Sends one message, before or after its receive is posted.
-    fn one(&mut self, expected: bool) {
-        let (data, mut room) = (vec![3; LEN], vec![0; LEN]);
+    fn one(&mut self, len: usize, expected: bool) {
+        let (data, mut room) = (vec![3; len], vec![0; len]);
         let (of_to, at) = (self.of_to, (Peer(self.of_from), 1));
         let Self { from, to, .. } = self;
         // SAFETY: both are done when this returns, or the test fails.
@@ -103,7 +103,7 @@ fn a_stream_is_offered_until_its_receiver_takes_it_as_it_comes() {
 fn messages_one_at_a_time_before_their_receives_are_offered() {
     let mut stream = Stream::new();
     for _ in 0..50 {
-        stream.one(false);
+        stream.one(LEN, false);
     }
     assert_eq!(eager(&stream.from), 0);
 }
@@ -112,9 +112,25 @@ fn messages_one_at_a_time_before_their_receives_are_offered() {
 fn messages_one_at_a_time_for_which_a_receive_waits_are_offered_once() {
     let mut stream = Stream::new();
     for _ in 0..50 {
-        stream.one(true);
+        stream.one(LEN, true);
     }
     assert_eq!(eager(&stream.from), 49);
+}
+
+#[test]
+fn what_the_receiver_has_said_holds_for_messages_about_as_long() {
+    let mut stream = Stream::new();
+    stream.one(LEN, true);
+    for (len, unasked) in [
+        (LEN - 1, 0),
+        (2 * LEN, 0),
+        (2 * LEN - 1, 1),
+        (LEN, 2),
+        (2 * LEN + 1, 3),
+    ] {
+        stream.one(len, true);
+        assert_eq!(eager(&stream.from), unasked, "{len} bytes");
+    }
 }
 
 #[test]
