@@ -66,6 +66,8 @@ use limic_policy::{
 pub use names::{OTHER_VARIABLES, OtherVariable};
 pub use profile::{MachineKey, PROFILE_VERSION, default_profile};
 pub use spin::Spin;
+#[doc(hidden)]
+pub use spin::is_oversubscribed;
 pub use variables::Variable;
 pub use verbs::{VerbsCache, VerbsConnect, VerbsSettings};
 

@@ -41,35 +41,36 @@ impl FromStr for Spin {
     }
 }
 
+/// Whether so many endpoints that talk to each other on the node, with one's own and the ranks that
+/// the launcher started, are more than its CPUs.
+#[doc(hidden)]
+#[must_use]
+pub fn is_oversubscribed(endpoints: u32) -> bool {
+    static CPUS: ValueHere<u32> = ValueHere::new();
+    let cpus = *CPUS.get_or_make(|| {
+        std::thread::available_parallelism()
+            .map_or(1, |n| n.get() as u32)
+            .max(all_cpus())
+    });
+    endpoints.max(ranks_of_this_node()) > cpus
+}
+
 impl Settings {
-    /// Idle polls of an endpoint before it yields its core, with so many endpoints that talk to
-    /// each other on the node (this one included). `crowded`: those that are known have fewer CPUs
-    /// than they are.
+    /// Idle polls of an endpoint before it yields its core. `oversubscribed`: endpoints are more
+    /// than the CPUs that they have.
     #[doc(hidden)]
     #[must_use]
-    pub fn spin_polls(&self, endpoints: u32, crowded: bool) -> u32 {
+    pub fn spin_polls(&self, oversubscribed: bool) -> u32 {
         /// About as many as go into a microsecond where nothing is there.
         const POLLS_PER_US: u64 = 30;
-        static CPUS: ValueHere<u32> = ValueHere::new();
         match self.spin() {
             Spin::For(time) => {
                 let polls = (time.as_micros() as u64).saturating_mul(POLLS_PER_US);
                 u32::try_from(polls).unwrap_or(u32::MAX)
             }
-            Spin::Auto => {
-                let cpus = *CPUS.get_or_make(|| {
-                    std::thread::available_parallelism()
-                        .map_or(1, |n| n.get() as u32)
-                        .max(all_cpus())
-                });
-                let endpoints = endpoints.max(ranks_of_this_node());
-                // A peer that waits for a core cannot answer while this endpoint spins on it.
-                if crowded || endpoints > cpus {
-                    2
-                } else {
-                    20_000
-                }
-            }
+            // A peer that waits for a core cannot answer while this endpoint spins on it.
+            Spin::Auto if oversubscribed => 2,
+            Spin::Auto => 20_000,
         }
     }
 }

@@ -17,9 +17,6 @@ use crate::control::{EventSet, Timer};
 use crate::ring::Mapped;
 use crate::ring::wakeup::{AsymmetricFence, Sleeper};
 
-/// Polls before a yield under which two ranks are taken not to run at the same time.
-const OVERSUBSCRIBED_SPINS: u32 = 100;
-
 /// Sleep and wake-up of one endpoint.
 #[derive(Debug)]
 pub struct Wakeup {
@@ -33,15 +30,18 @@ pub struct Wakeup {
     spins: u32,
     /// Polls before yielding where what is waited for needs this processor.
     spin_limit: u32,
+    /// There are more endpoints than processors.
+    oversubscribed: bool,
 }
 
 impl Wakeup {
-    /// `spins`: polls before yielding.
+    /// `spins`: polls before yielding; `oversubscribed`: there are more endpoints than processors.
     pub fn new(
         sleeper: Sleeper<Mapped>,
         poller: Poller,
         fence: AsymmetricFence,
         spins: u32,
+        oversubscribed: bool,
     ) -> Self {
         Self {
             sleeper,
@@ -50,6 +50,7 @@ impl Wakeup {
             timer: None,
             spins,
             spin_limit: spins,
+            oversubscribed,
         }
     }
 
@@ -76,10 +77,15 @@ impl Wakeup {
         self.spin_limit = limit;
     }
 
+    /// There are more endpoints than processors, or no more than those.
+    pub fn set_oversubscribed(&mut self, oversubscribed: bool) {
+        self.oversubscribed = oversubscribed;
+    }
+
     /// Whether there are more endpoints than processors, so that a peer may not run at the same
     /// time.
     pub fn is_oversubscribed(&self) -> bool {
-        self.spins < OVERSUBSCRIBED_SPINS
+        self.oversubscribed
     }
 
     /// Asks senders to ring from now on. False if a message may have come meanwhile.

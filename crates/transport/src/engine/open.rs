@@ -28,7 +28,7 @@ use super::regions::Regions;
 use super::request::Requests;
 use super::transfers::Transfers;
 use crate::counters::{self, Recorder};
-use crate::settings::Settings;
+use crate::settings::{Settings, is_oversubscribed};
 use crate::{Address, Error, Result};
 
 // What the selector sends as a reply in recycled buffers, the peer may keep.
@@ -52,6 +52,8 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
     fabric.set_hello(&greeting::hello(&address));
     let sockets = Sockets::new(address.id, fabric.wake_fds())?;
     let poller = Poller::new(sockets.events()).map_err(|e| Error::system("epoll", e))?;
+    let oversubscribed = is_oversubscribed(1);
+    let spins = settings.spin_polls(oversubscribed);
     let sleeper = Sleeper::new(segment.sleep(), fence).map_err(|e| text(&e))?;
     let staging_flags =
         ReleaseFlags::new(segment.staging_flags(), shape.staging_pages()).map_err(|e| text(&e))?;
@@ -84,7 +86,7 @@ pub(crate) fn open(settings: Settings) -> Result<(ReceiveRings, Cx)> {
             OwnSplits::new(&segment),
         ),
         fabric,
-        wakeup: Wakeup::new(sleeper, poller, fence, settings.spin_polls(1, false)),
+        wakeup: Wakeup::new(sleeper, poller, fence, spins, oversubscribed),
         counters,
         memory: OwnMemory::new(segment),
         settings,

@@ -41,7 +41,7 @@ use crate::counters::{self, Counters, Recorder, Traffic};
 use crate::engine::matching::deaths::Deaths;
 use crate::engine::request::{OperationKind, Requests, Slot};
 use crate::error::Outcome;
-use crate::settings::Settings;
+use crate::settings::{Settings, is_oversubscribed};
 use crate::{Address, Error, Result, Selector};
 
 use claims::Claims;
@@ -222,7 +222,7 @@ impl KernelEngine {
             regions,
             loans: Loans::new(settings.loan_bytes()),
             counters,
-            spins: settings.spin_polls(1, false),
+            spins: settings.spin_polls(is_oversubscribed(1)),
             process: Process::current(),
             wake,
             module: Some(Module {

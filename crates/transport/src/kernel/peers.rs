@@ -8,6 +8,7 @@ use super::region_directory::DirectoryEntry;
 use super::{KernelEngine, Operation};
 use crate::counters::{Event, Row, Traffic};
 use crate::error::PeerFailure;
+use crate::settings::is_oversubscribed;
 use crate::{Address, Error, Peer, Result};
 
 /// The beginning of the part of an address that is for paths of one's own.
@@ -127,7 +128,8 @@ impl KernelEngine {
             known: HashMap::new(),
             row: self.counters.row(number, address.id),
         });
-        self.spins = self.settings.spin_polls(self.peers.len(), false);
+        let oversubscribed = is_oversubscribed(self.peers.len());
+        self.spins = self.settings.spin_polls(oversubscribed);
         Peer(number)
     }
 

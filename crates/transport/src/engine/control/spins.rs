@@ -1,7 +1,7 @@
 //! How long waits spin.
 
 use crate::engine::cx::Cx;
-use crate::settings::Spin;
+use crate::settings::{Spin, is_oversubscribed};
 
 /// Polls of a wait that needs the processor for the kernel's work.
 const BESIDE_THE_KERNEL: u32 = 4;
@@ -10,9 +10,8 @@ const BESIDE_THE_KERNEL: u32 = 4;
 /// that it waits for.
 pub(crate) fn update_spins(cx: &mut Cx) {
     let neighbours = &cx.peers.neighbours;
-    let mut spins = cx
-        .settings
-        .spin_polls(neighbours.count(), neighbours.is_crowded());
+    let oversubscribed = neighbours.is_crowded() || is_oversubscribed(neighbours.count());
+    let mut spins = cx.settings.spin_polls(oversubscribed);
     if cx.fabric.has_peers() {
         // A poll of an adapter's queue takes some ten times as long as one of a ring. What takes
         // longer has its turn less often.
@@ -26,7 +25,6 @@ pub(crate) fn update_spins(cx: &mut Cx) {
         spins
     };
     cx.wakeup.set_spins(spins, limit);
-    cx.regions
-        .help
-        .set_shares_processor(cx.wakeup.is_oversubscribed());
+    cx.wakeup.set_oversubscribed(oversubscribed);
+    cx.regions.help.set_shares_processor(oversubscribed);
 }

@@ -6,13 +6,17 @@ use limic_policy::{Path, PathSet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
 
-use super::{accessed_region, attach_both, met, open, send, tags, wait_for, with_private_ring};
+use super::{
+    accessed_region, attach_both, meet, met, open, open_with, send, tags, wait_for,
+    with_private_ring,
+};
 use crate::engine::Engine;
 use crate::engine::control::autotune::autotuned;
 use crate::engine::control::spins;
 use crate::engine::peer::sockets::TIMER;
 use crate::engine::progress::work;
 use crate::engine::protocol::regions;
+use crate::settings::{Spin, is_oversubscribed};
 
 /// Whether the descriptor of a poll loop becomes readable within so many seconds.
 fn becomes_readable(engine: &Engine, seconds: i64) -> bool {
@@ -90,6 +94,16 @@ fn who_takes_a_region_back_looks_soon_whether_an_access_is_over() {
     let memory = regions::revoked(&mut owner.cx, region).expect("a region");
     assert!(memory.is_some());
     assert_eq!(work::longest_sleep(&owner.cx), None);
+}
+
+#[test]
+fn an_endpoint_that_hardly_polls_has_a_processor_all_the_same() {
+    let hardly = open_with(|settings| settings.spin(Spin::For(Duration::ZERO)));
+    let (mut one, ..) = meet(hardly, open(1));
+    spins::update_spins(&mut one.cx);
+    assert_eq!(one.cx.wakeup.spins(), 0);
+    // They have, unless the machine has one processor.
+    assert_eq!(one.cx.wakeup.is_oversubscribed(), is_oversubscribed(2));
 }
 
 /// Whatever the machine has beside that.
