@@ -5,7 +5,8 @@
 //!
 //! [`Mpi`] installs an MPI and starts its ranks, also on two [`Machines`]; [`Environment`] holds
 //! Python packages, [`Tool`] finds the test programs of UCX and libfabric, and [`build_provider`]
-//! builds the libfabric provider that puts an MPI's messages on limic.
+//! builds the libfabric provider that puts an MPI's messages on limic, [`build_heap`] the library
+//! that puts a program's long `malloc`s into memory that its peers may read.
 
 mod launch;
 mod machines;
@@ -20,7 +21,7 @@ use limic_runner::{Failure, Summary, console};
 
 pub use launch::{PATTERNS, Placement, without_foreign_settings};
 pub use machines::Machines;
-pub use provider::build_provider;
+pub use provider::{build_heap, build_provider};
 pub use python::Environment;
 pub use tools::{FoundTool, Tool};
 

@@ -1,4 +1,4 @@
-//! limic's libfabric provider.
+//! limic's libraries for programs as they are: its libfabric provider, and its heap.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,4 +22,13 @@ pub fn build_provider() -> Result<PathBuf, Failure> {
         .and_then(|_| fs::rename(&fresh, &provider))
         .map_err(|why| Failure::file("write", &provider, why))?;
     Ok(folder)
+}
+
+/// Builds `liblimic-heap.so`, to be preloaded, and returns the file.
+///
+/// # Errors
+/// If it cannot be built.
+pub fn build_heap() -> Result<PathBuf, Failure> {
+    Job::cargo(&["build", "--release", "-p", "limic-heap-preload"], 15).run()?;
+    Ok(target().join("release/liblimic_heap_preload.so"))
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use limic_peers::{Kind, Machines, Mpi, Placement, build_provider};
+use limic_peers::{Kind, Machines, Mpi, Placement, build_heap, build_provider};
 use limic_runner::folders::{root, target};
 use limic_runner::timeout::{self, Ended};
 use limic_runner::{Failure, Summary, console, cpus};
@@ -43,6 +43,7 @@ pub(crate) enum Extent {
 /// `cargo xtask mpi`.
 pub(crate) fn run(extent: Extent, summary: &mut Summary) -> Result<(), Failure> {
     let provider = build_provider()?;
+    let heap = build_heap()?;
     let kinds = [
         (Kind::Mpich, "MPICH"),
         (Kind::Intelmpi, "Intel MPI, and its benchmarks (IMB)"),
@@ -61,6 +62,7 @@ pub(crate) fn run(extent: Extent, summary: &mut Summary) -> Result<(), Failure> 
         .map_err(|why| Failure::Missing(format!("the CPUs of this process: {why}")))?;
     let mut checks = Checks {
         provider,
+        heap,
         machines: Machines::make([&cpus, &cpus]).map(Rc::new),
         cpus,
         extent,
@@ -86,6 +88,8 @@ pub(crate) fn run(extent: Extent, summary: &mut Summary) -> Result<(), Failure> 
 struct Checks<'a> {
     /// The folder of the provider.
     provider: PathBuf,
+    /// The library that serves long `malloc`s.
+    heap: PathBuf,
     /// Two machines; or why there are none.
     machines: Result<Rc<Machines>, String>,
     cpus: Vec<usize>,
@@ -140,6 +144,7 @@ impl Checks<'_> {
         for ranks in [2, 4] {
             self.both_programs(over, &programs, ranks, Placement::Free);
         }
+        self.with_heap(over, &programs[0]);
         match self.machines.clone() {
             Ok(machines) => self.both_programs(over, &programs, 4, Placement::Apart(&machines)),
             Err(why) => {
@@ -148,6 +153,23 @@ impl Checks<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A program as it is, with its long `malloc`s in memory that its peers may read.
+    fn with_heap(&mut self, over: &OverLimic, program: &Path) {
+        let mut command = over.mpiexec(2, Placement::Free);
+        let heap = self.heap.display();
+        // For the ranks alone, and not for the launcher.
+        match over.mpi.kind() {
+            Kind::Mpich | Kind::Intelmpi => {
+                command.args(["-genv", "LD_PRELOAD", &heap.to_string()])
+            }
+            Kind::Openmpi | Kind::Openmpi4 => command.args(["-x", &format!("LD_PRELOAD={heap}")]),
+        };
+        command.arg(program);
+        let name = format!("{}: check with liblimic-heap.so", over.mpi.title());
+        let wanted = ["any source: right", "collectives: right"];
+        self.check(&name, command, 2, &wanted, Expected::PeerReadable);
     }
 
     fn both_programs(

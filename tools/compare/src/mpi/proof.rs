@@ -18,6 +18,8 @@ pub(super) struct Moved {
     /// Whether messages went within the machine, and over a network.
     pub(super) inside: bool,
     pub(super) between: bool,
+    /// Whether messages went out of memory that peers may read.
+    pub(super) peer_readable: bool,
 }
 
 /// The counters that a program has to show.
@@ -25,6 +27,8 @@ pub(super) struct Moved {
 pub(super) enum Expected {
     /// Messages, for each rank.
     Messages,
+    /// Messages out of memory that peers may read too, for each rank.
+    PeerReadable,
     /// Reads, writes and atomic operations too, for each rank.
     OneSided,
     /// Messages, for each process. The program starts more processes than its ranks.
@@ -48,6 +52,7 @@ pub(super) fn counted(texts: &[&str]) -> BTreeMap<u32, Moved> {
         sum.atomics += moved.atomics;
         sum.inside |= moved.inside;
         sum.between |= moved.between;
+        sum.peer_readable |= moved.peer_readable;
     }
     all
 }
@@ -91,6 +96,7 @@ fn line(text: &str) -> Option<(u32, Moved)> {
             .iter()
             .any(|path| *path != "self" && !is_network(path)),
         between: paths.iter().any(is_network),
+        peer_readable: paths.contains(&"peer-readable"),
     };
     Some((u32::try_from(process).ok()?, moved))
 }
@@ -174,6 +180,11 @@ pub(super) fn judge(
                 "process {process} has not sent and received through limic: {moved:?}"
             ));
         }
+        if matches!(expected, Expected::PeerReadable) && !moved.peer_readable {
+            return Err(format!(
+                "process {process} has sent nothing out of peer-readable memory: {moved:?}"
+            ));
+        }
         if matches!(expected, Expected::OneSided)
             && (moved.read == 0 || moved.wrote == 0 || moved.atomics == 0)
         {
@@ -233,6 +244,14 @@ mod tests {
         assert!(judge("", &both, 1, Expected::Spawns).is_ok());
         let silent = said(1, 5, 40, 0) + &said(2, 0, 0, 0);
         assert!(judge("", &silent, 2, Expected::Messages).is_err());
+    }
+
+    #[test]
+    fn with_the_heap_every_rank_sends_out_of_peer_readable_memory() {
+        let usual = said(1, 5, 40, 0);
+        assert!(judge("", &usual, 1, Expected::PeerReadable).is_err());
+        let heap = usual.replace("inline 4", "inline 4 peer-readable 1");
+        assert!(judge("", &heap, 1, Expected::PeerReadable).is_ok());
     }
 
     #[test]
