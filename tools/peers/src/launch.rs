@@ -169,6 +169,15 @@ impl Mpi {
         command.args(["-n", &ranks.to_string()]);
         command
     }
+
+    /// Sets a variable for the ranks of a command of [`Self::mpiexec`] alone, and not for the
+    /// launcher.
+    pub fn set_for_ranks(&self, command: &mut Command, name: &str, value: &str) {
+        match self.kind {
+            Kind::Mpich | Kind::Intelmpi => command.args(["-genv", name, value]),
+            Kind::Openmpi | Kind::Openmpi4 => command.args(["-x", &format!("{name}={value}")]),
+        };
+    }
 }
 
 /// `0,8`

@@ -158,14 +158,8 @@ impl Checks<'_> {
     /// A program as it is, with its long `malloc`s in memory that its peers may read.
     fn with_heap(&mut self, over: &OverLimic, program: &Path) {
         let mut command = over.mpiexec(2, Placement::Free);
-        let heap = self.heap.display();
-        // For the ranks alone, and not for the launcher.
-        match over.mpi.kind() {
-            Kind::Mpich | Kind::Intelmpi => {
-                command.args(["-genv", "LD_PRELOAD", &heap.to_string()])
-            }
-            Kind::Openmpi | Kind::Openmpi4 => command.args(["-x", &format!("LD_PRELOAD={heap}")]),
-        };
+        let heap = self.heap.display().to_string();
+        over.mpi.set_for_ranks(&mut command, "LD_PRELOAD", &heap);
         command.arg(program);
         let name = format!("{}: check with liblimic-heap.so", over.mpi.title());
         let wanted = ["any source: right", "collectives: right"];
