@@ -162,15 +162,11 @@ static void threshold(void)
         .format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_FD, .wait_cond = FI_CQ_COND_THRESHOLD};
     struct fi_cq_tagged_entry entries[4];
     struct fid_cq *queue;
-    struct fid_ep *end;
     char bytes[8], name[64];
     size_t len = sizeof name;
     fi_addr_t itself;
     OK(fi_cq_open(domain, &attr, &queue, NULL));
-    OK(fi_endpoint(domain, info, &end, NULL));
-    OK(fi_ep_bind(end, &av->fid, 0));
-    OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT | FI_RECV));
-    OK(fi_enable(end));
+    struct fid_ep *end = open_end_on(queue, info, NULL);
     OK(fi_getname(&end->fid, name, &len));
     CHECK(fi_av_insert(av, name, 1, &itself, 0, NULL) == 1);
     for (int i = 0; i < 2; i++) {
