@@ -93,8 +93,8 @@ const STARTING: u64 = FI_REMOTE_CQ_DATA
     | FI_DELIVERY_COMPLETE
     | FI_MATCH_COMPLETE;
 /// Flags that a call may have which receives or looks for messages. A receive is complete when its
-/// bytes are in place, whatever it asks for. `FI_REMOTE_CQ_DATA` is one of a send; Intel MPI passes
-/// it to a receive too where its messages have such data, and no provider minds.
+/// bytes are in place, whatever it asks for. `FI_REMOTE_CQ_DATA` is a flag of sends; Intel MPI
+/// passes it to receives too where its messages have such data, and it changes nothing.
 const RECEIVING: u64 = FI_MULTI_RECV
     | FI_REMOTE_CQ_DATA
     | FI_MORE
