@@ -75,6 +75,14 @@ pub struct Pair<'a> {
 }
 
 /// Limits for the messages to one peer, in bytes.
+///
+/// Those beyond eager messages, by the built-in rows:
+///
+/// | cores | `eager_below` | `pipeline_below` | `reply_below` | `granted_below` |
+/// |---|---|---|---|---|
+/// | with a common near cache | 64K | all | 1M | 1M |
+/// | of one package, far | 64K | 64K | 64K, or 1M if far by memory | 1M |
+/// | of two packages | 2K | 2K | none | none |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     /// Shorter messages go in one record, whatever their receiver holds.
@@ -166,14 +174,14 @@ impl Routes {
         ahead.max_eager = pair.unexpected_budget;
         let ahead = table.thresholds(locality, ReceiverPace::Slow, &ahead);
         let granted_below = granted_below(pair, thresholds);
-        let far = locality == Locality::SamePackage && pair.far_by_memory;
+        let far_by_memory = locality == Locality::SamePackage && pair.far_by_memory;
         Self {
             inline_below: thresholds.inline_below,
             record_below: thresholds.eager_below.min(pair.longest_record + 1),
             eager_below: thresholds.eager_below,
             pipeline_below: thresholds.pipeline_below,
             // Between such cores recycled buffers beat the single copy too.
-            reply_below: match far {
+            reply_below: match far_by_memory {
                 true => granted_below,
                 false => granted_below.min(thresholds.pipeline_below),
             },
@@ -192,7 +200,7 @@ impl Routes {
         len <= self.longest_single_buffer || len < self.record_below || len < self.inline_below
     }
 
-    /// Whether the table has a message of `len` bytes offered, and go in fragments.
+    /// Whether a message of `len` bytes is offered and goes in fragments, by the table.
     #[must_use]
     pub fn goes_in_fragments(&self, len: u64) -> bool {
         len >= self.eager_below && len < self.pipeline_below

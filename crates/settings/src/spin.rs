@@ -41,8 +41,8 @@ impl FromStr for Spin {
     }
 }
 
-/// Whether so many endpoints that talk to each other on the node, with one's own and the ranks that
-/// the launcher started, are more than its CPUs.
+/// Whether the node has more endpoints than CPUs. `endpoints`: those that talk to each other, the
+/// caller's own included. The ranks that the launcher started count too.
 #[doc(hidden)]
 #[must_use]
 pub fn is_oversubscribed(endpoints: u32) -> bool {

@@ -77,7 +77,7 @@ impl Wakeup {
         self.spin_limit = limit;
     }
 
-    /// There are more endpoints than processors, or no more than those.
+    /// Sets whether there are more endpoints than processors.
     pub fn set_oversubscribed(&mut self, oversubscribed: bool) {
         self.oversubscribed = oversubscribed;
     }

@@ -94,11 +94,11 @@ pub(crate) fn update_routes(cx: &mut Cx, peer: u32) {
     if now != before {
         // What the receiver has said held where the two were.
         pair.unasked = Unasked::default();
-    }
-    if now != before && met_before {
-        tracing::info!(
-            "{} was at {before} and is at {now} now: thresholds follow",
-            Peer(peer)
-        );
+        if met_before {
+            tracing::info!(
+                "{} was at {before} and is at {now} now: thresholds follow",
+                Peer(peer)
+            );
+        }
     }
 }

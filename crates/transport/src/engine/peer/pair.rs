@@ -56,8 +56,8 @@ pub(crate) struct ShmPair {
 /// Messages that go without an offer, since their receiver has said so of one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unasked {
-    /// A bit for each power of two from which on, to the next, it has: of other lengths it may know
-    /// a faster path.
+    /// Bit n is set if it has said so of a message of 2^n bytes or more, and less than twice as
+    /// many. Of other lengths it may know a faster path.
     lengths: u64,
     /// Bytes that may still go so.
     left: u64,
