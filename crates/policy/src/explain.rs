@@ -48,8 +48,8 @@ struct Assumed {
     history: History,
     pace: ReceiverPace,
     peer_readable: bool,
-    /// How its receiver would have it if it were offered.
-    answered: Path,
+    /// Fragments are the fastest for it by the table, and not only what is left for it.
+    in_fragments: bool,
 }
 
 impl SendState for Assumed {
@@ -75,8 +75,7 @@ impl SendState for Assumed {
         }
     }
     fn is_granted(&self, _: u64) -> bool {
-        // Only what comes in fragments need not be offered.
-        self.history == History::Stream && self.answered == Path::Pipeline
+        self.history == History::Stream && self.in_fragments
     }
     fn reply_credit(&self) -> u64 {
         self.reply_bytes()
@@ -146,7 +145,7 @@ fn by_table(
         history,
         pace,
         peer_readable,
-        answered: answer.0,
+        in_fragments: routes.goes_in_fragments(bytes),
     };
     let sent = || routes.select(bytes, &state).path(&routes, bytes);
     let (path, tunable) = path.or_else(sent).map_or(answer, |path| (path, false));

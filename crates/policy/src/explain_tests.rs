@@ -102,6 +102,14 @@ fn a_stream_goes_without_asking_where_it_is_asked_for_in_fragments() {
     );
     assert!(longest.to_string().contains("but: the receiver has said"));
     assert_eq!(stream(within_a_cache((1 << 20) + 1)).path, Path::Pipeline);
+    // Where fragments are only what is left, another path may be faster.
+    let left = changed(128 << 10, |can| {
+        can.max_eager = select::LONGEST_EAGER;
+        for path in [Path::Pipeline, Path::SplitCopy, Path::Cma, Path::Kmod] {
+            can.demote(path);
+        }
+    });
+    assert_eq!(stream(left).path, Path::Pipeline);
     let far = Question::near(256 << 10, Locality::SamePackage);
     assert_eq!(stream(far).path, Path::SplitCopy);
 }
