@@ -51,16 +51,21 @@ pub(crate) fn push_offer(cx: &mut Cx, to: u32, slot: Slot) -> bool {
         peer_readable: place.is_some(),
         ..offer_of(sending, id)
     };
+    if same_process {
+        // SAFETY: the same bytes; the entry goes before the operation ends: below, or by
+        // `end_send`.
+        let second = unsafe { SendBuffer::new(sending.data.slices()) };
+        // Before the offer: its receiver may look for the entry as soon as it sees that.
+        limic_copy::same_process::enter(cx.identity.address.id, id.0, second);
+    }
     let (kind, tag, immediate) = (frame::READY_TO_SEND, sending.tag, sending.immediate);
     if !pair.out.push_message(kind, tag, immediate, offer.encode()) {
+        if same_process {
+            limic_copy::same_process::leave(cx.identity.address.id, id.0);
+        }
         return false;
     }
     sending.stage = SendStage::Offered { retracting: false };
-    if same_process {
-        // SAFETY: the same bytes; the entry goes before the operation ends (`end_send`).
-        let second = unsafe { SendBuffer::new(sending.data.slices()) };
-        limic_copy::same_process::enter(cx.identity.address.id, id.0, second);
-    }
     true
 }
 
