@@ -106,6 +106,10 @@ impl<'a> End<'a> {
         if sends {
             self.send();
         } else {
+            // Behind its receive, a message would be one of a stream.
+            if self.question.history == History::OneWay {
+                self.endpoint.wait_probe((self.other, DATA)).expect("sent");
+            }
             let into = self.readable.as_deref_mut().unwrap_or(&mut self.private);
             let received = self.endpoint.recv((self.other, DATA), into);
             received.expect("a message");
