@@ -67,5 +67,6 @@ fn again(kind: u8, tag: u64, payload: &[u8]) -> Option<ControlRecord> {
         Frame::LatencyProbe(word) => ControlRecord::new(LATENCY_PROBE, 0, [word.into()]),
         Frame::LatencyProbeDone(word) => ControlRecord::new(LATENCY_PROBE, 1, [word.into()]),
         Frame::ArenaRetired(arena) => ControlRecord::new(ARENA_RETIRED, 0, [arena.into()]),
+        Frame::Accessed(accessed) => accessed.encode(),
     })
 }

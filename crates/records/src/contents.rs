@@ -5,7 +5,7 @@ use limic_policy::{Path, ReceiverPace};
 use limic_shm::bytes::{flagged, unflagged};
 use limic_topology::Place;
 
-use crate::{CLEAR_TO_SEND, ControlRecord, DONE, SPLIT_COPY, UPDATE, Violation};
+use crate::{ACCESSED, CLEAR_TO_SEND, ControlRecord, DONE, SPLIT_COPY, UPDATE, Violation};
 
 /// A long message that its receiver has to ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,6 +169,32 @@ impl RegionAccess {
             offset,
             len,
         }
+    }
+}
+
+/// A peer has accessed a region by itself, of which the region's owner wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accessed {
+    /// The region's number, by which its owner tells it from those that had the same key before.
+    pub serial: u64,
+    /// It has written, and its bytes are in place; else it has read.
+    pub wrote: bool,
+}
+
+impl Accessed {
+    /// What a record says of it.
+    #[must_use]
+    pub fn encode(self) -> ControlRecord {
+        ControlRecord::new(ACCESSED, self.wrote.into(), [self.serial])
+    }
+
+    pub(super) fn decode(wrote: u64, serial: u64) -> Result<Self, Violation> {
+        let wrote = match wrote {
+            0 => false,
+            1 => true,
+            _ => return Err("an access of no known kind"),
+        };
+        Ok(Self { serial, wrote })
     }
 }
 

@@ -23,6 +23,7 @@
 //! | [`UPDATE`] | which | value |
 //! | [`LATENCY_PROBE`] | 1: it is over | probe word |
 //! | [`ARENA_RETIRED`] | | arena |
+//! | [`ACCESSED`] | 1: written | the region's serial number |
 //!
 //! Ids are those of requests at either end: a send id is its sender's, a receive id its receiver's.
 //!
@@ -45,7 +46,7 @@ use limic_pools::staging::BufferDescriptor;
 use limic_shm::bytes::{Skip, Source, flagged, unflagged, words};
 
 pub use self::contents::{
-    ClearToSend, Done, Next, Offer, RegionAccess, SplitRequest, Transfer, Update,
+    Accessed, ClearToSend, Done, Next, Offer, RegionAccess, SplitRequest, Transfer, Update,
 };
 pub use self::envelope::Envelope;
 
@@ -85,6 +86,8 @@ pub const UPDATE: u8 = 16;
 pub const LATENCY_PROBE: u8 = 17;
 /// An arena of the sender is no more.
 pub const ARENA_RETIRED: u8 = 18;
+/// A region was accessed without its owner's help.
+pub const ACCESSED: u8 = 19;
 
 /// Bit of a message's kind: the payload begins with the message's immediate word.
 pub const IMMEDIATE: u8 = 0x80;
@@ -165,6 +168,8 @@ pub enum Frame<'a, S: ?Sized> {
     LatencyProbeDone(u32),
     /// The arena of this number is no more.
     ArenaRetired(u32),
+    /// The peer has accessed a region by itself.
+    Accessed(Accessed),
 }
 
 impl<'a, S: Source + ?Sized> Frame<'a, S> {
@@ -248,6 +253,7 @@ impl<'a, S: Source + ?Sized> Frame<'a, S> {
             LATENCY_PROBE if tag == 0 => Self::LatencyProbe(number(one()?)?),
             LATENCY_PROBE => Self::LatencyProbeDone(number(one()?)?),
             ARENA_RETIRED => Self::ArenaRetired(number(one()?)?),
+            ACCESSED => Self::Accessed(Accessed::decode(tag, one()?)?),
             _ => return Err("a record of a kind that does not exist"),
         })
     }

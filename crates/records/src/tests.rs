@@ -33,6 +33,7 @@ fn read_back(record: &ControlRecord) -> Result<String, Violation> {
         Frame::LatencyProbe(word) => format!("probe {word}"),
         Frame::LatencyProbeDone(word) => format!("probed {word}"),
         Frame::ArenaRetired(arena) => format!("retired {arena}"),
+        Frame::Accessed(accessed) => format!("{accessed:?}"),
         Frame::Eager(envelope, body) => format!("{envelope:?} {:?}", words::<4>(&body)),
         Frame::FragmentInline(transfer, body) => format!("{transfer:?} {:?}", words::<4>(&body)),
     })
@@ -73,7 +74,7 @@ proptest! {
     /// A peer may write anything into a ring.
     #[test]
     fn any_record_is_read_or_refused(
-        kind in 0_u8..=ARENA_RETIRED, immediate: bool, tag in prop_oneof![0_u64..8, any::<u64>()],
+        kind in 0_u8..=ACCESSED, immediate: bool, tag in prop_oneof![0_u64..8, any::<u64>()],
         words in proptest::collection::vec(prop_oneof![0_u64..16, any::<u64>()], 0..8),
         cut in 0_usize..8,
     ) {

@@ -47,6 +47,19 @@ pub enum Reserved {
     /// A peer has failed, for this reason, and no such message comes from it any more. Its last
     /// [receipt](Runtime::receipt_of).
     Ended(Peer, Error, u64),
+    /// The region under this key was accessed so often, of which the runtime wants to
+    /// [know](Runtime::report_accesses). Peers that access it by themselves say so: a false word of
+    /// one of them counts as an access that it might have made.
+    Accessed(u64, Accesses),
+}
+
+/// How often a region was accessed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Accesses {
+    /// Reads.
+    pub reads: u64,
+    /// Writes, whose bytes are in place.
+    pub writes: u64,
 }
 
 /// Whose a pending operation is.

@@ -228,6 +228,7 @@ pub fn set_aside_messages<E: Endpoint>(case: &Case<E>) {
                 match party.endpoint.take_reserved() {
                     Some(Reserved::Claimed(status, claim)) => break (status, claim),
                     Some(Reserved::Ended(_, why, _)) => panic!("{why}"),
+                    Some(Reserved::Accessed(..)) => panic!("nobody asked for that"),
                     None => {}
                 }
             };

@@ -22,6 +22,7 @@ const ADDRESS: usize = 8;
 const LEN: usize = 16;
 const ACCESS: usize = 24;
 const ORIGIN: usize = 32;
+const SERIAL: usize = 40;
 
 /// What is to be known of a region beside its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +31,12 @@ pub struct RegionTerms {
     pub address: u64,
     /// Bytes.
     pub len: u64,
-    /// Bits of what peers may do.
+    /// Bits of what peers may do, and of what they tell the owner of.
     pub access: u64,
     /// The offset by which peers name the first byte.
     pub origin: u64,
+    /// A number that no other region of this owner has or had, whatever its key.
+    pub serial: u64,
 }
 
 /// The regions that this endpoint exposes.
@@ -60,9 +63,18 @@ impl<M: Memory> RegionTable<M> {
         word(LEN).store(terms.len, Ordering::Relaxed);
         word(ACCESS).store(terms.access, Ordering::Relaxed);
         word(ORIGIN).store(terms.origin, Ordering::Relaxed);
+        word(SERIAL).store(terms.serial, Ordering::Relaxed);
         // Release: pairs with the acquire in `PeerRegionTable::look`: a peer that sees the key sees
         // the rest.
         word(KEY).store(key, Ordering::Release);
+    }
+
+    /// Changes the bits of a region that has an entry here. Accesses that begin see the new ones
+    /// if their process was told of them.
+    pub fn set_access(&self, index: u32, access: u64) {
+        if index < self.count {
+            self.word(index, ACCESS).store(access, Ordering::Relaxed);
+        }
     }
 
     /// Removes a region, if it has an entry here. Its memory is free when no peer says that it
@@ -115,6 +127,7 @@ impl<W: Words> PeerRegionTable<W> {
             len: self.entries.load(at + LEN),
             access: self.entries.load(at + ACCESS),
             origin: self.entries.load(at + ORIGIN),
+            serial: self.entries.load(at + SERIAL),
         })
     }
 }

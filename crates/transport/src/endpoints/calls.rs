@@ -185,6 +185,9 @@ macro_rules! calls {
                 fn take_reserved(&self) -> Option<Reserved> {
                     self.0.engine.enter(move |engine| engine.take_reserved())
                 }
+                fn report_accesses(&self, key: u64, kinds: Access) {
+                    self.0.engine.enter(move |engine| engine.report_accesses(key, kinds));
+                }
                 #[inline]
                 fn takes_receipts(&self, peer: Peer) -> bool {
                     self.0.engine.read(|engine| engine.takes_receipts(peer.0))

@@ -227,6 +227,11 @@ impl Engine {
         unsafe { regions::expose_raw(&mut self.cx, memory, key, access, origin) }
     }
 
+    pub(crate) fn report_accesses(&mut self, key: u64, kinds: Access) {
+        self.ensure_own();
+        regions::report_accesses(&mut self.cx, key, kinds);
+    }
+
     pub(crate) fn region_read(&mut self, id: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
         regions::region_read(&mut self.cx, id, offset, into)
     }

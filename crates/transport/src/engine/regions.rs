@@ -28,6 +28,9 @@ struct Region {
     /// The offset by which peers name the first byte.
     origin: u64,
     key: u64,
+    /// Its number, by which peers tell that they have accessed it: the upper half is that of the
+    /// exposure, the lower one the index.
+    serial: u64,
     /// It is taken back, or the endpoint closes: no further access begins.
     over: bool,
     /// Transfers through this endpoint that use it now.
@@ -73,6 +76,11 @@ pub(crate) struct Regions {
     free: BTreeSet<u32>,
     /// The index of each key.
     by_key: HashMap<u64, u32>,
+    /// Accesses of which the runtime wants to know, by key. Keys without any are not there, and
+    /// there need not be a region under one.
+    reported: HashMap<u64, Access>,
+    /// Regions that were exposed so far.
+    exposures: u32,
     /// Of the regions that are being taken back.
     revokes: HashMap<RegionId, Revoke>,
     /// The time that help with accesses takes.
@@ -90,22 +98,25 @@ impl Regions {
         exposure: Exposure,
     ) -> Result<(RegionId, u64)> {
         let key = self.new_key(segment, exposure.key)?;
+        // The lowest: those of the table come first.
+        let index = self.free.pop_first().unwrap_or(self.own.len() as u32);
+        self.exposures = self.exposures.wrapping_add(1);
         let region = Region {
             memory: exposure.memory,
             access: exposure.access,
             origin: exposure.origin,
             key,
+            serial: u64::from(self.exposures) << 32 | u64::from(index),
             over: false,
             users: 0,
         };
-        // The lowest: those of the table come first.
-        let index = self.free.pop_first().unwrap_or(self.own.len() as u32);
         let memory = region.memory.writable();
         let terms = RegionTerms {
             address: memory.start.expose_provenance() as u64,
             len: memory.len as u64,
-            access: region.access.bits(),
+            access: region.access.published(self.wanted(key)),
             origin: region.origin,
+            serial: region.serial,
         };
         table(segment).publish(index, key, &terms);
         self.by_key.insert(key, index);
@@ -163,6 +174,45 @@ impl Regions {
         let found = region.memory.get(offset, len);
         let bytes = found.ok_or(Done::OutOfRegion(region.memory.len()))?;
         Ok((index, bytes))
+    }
+
+    /// The accesses to the region under this key of which the runtime wants to know.
+    fn wanted(&self, key: u64) -> Access {
+        self.reported.get(&key).copied().unwrap_or(Access::NONE)
+    }
+
+    /// The runtime wants to know of such accesses to the region that has this key, or is to have
+    /// it.
+    pub(crate) fn report(&mut self, segment: &OwnSegment, key: u64, kinds: Access) {
+        if kinds == Access::NONE {
+            self.reported.remove(&key);
+        } else {
+            self.reported.insert(key, kinds);
+        }
+        let index = self.by_key.get(&key);
+        if let Some((index, region)) = index.and_then(|index| Some((*index, self.own.get(index)?)))
+        {
+            table(segment).set_access(index, region.access.published(kinds));
+        }
+    }
+
+    /// The key of a region, if the runtime wants to know of such an access to it.
+    pub(crate) fn reported(&self, index: u32, kind: Access) -> Option<u64> {
+        if self.reported.is_empty() {
+            return None;
+        }
+        let key = self.own.get(&index)?.key;
+        self.wanted(key).contains(kind).then_some(key)
+    }
+
+    /// As [`reported`](Self::reported), for the region of which a peer says the serial number. It
+    /// may be gone, and the peer may say any number.
+    pub(crate) fn reported_by_peer(&self, serial: u64, kind: Access) -> Option<u64> {
+        let index = serial as u32;
+        let region = self.own.get(&index)?;
+        (region.serial == serial)
+            .then(|| self.reported(index, kind))
+            .flatten()
     }
 
     /// A transfer uses a region.
@@ -317,6 +367,7 @@ mod tests {
                 access: Access::BOTH,
                 origin,
                 key: 7,
+                serial: 1 << 32,
                 over: false,
                 users: 0,
             },

@@ -7,7 +7,7 @@ use limic_shm::bytes::ReceiveBuffer;
 use super::{KernelEngine, Offered, Operation, Place, Receiving};
 use crate::engine::request::Slot;
 use crate::error::{Outcome, PeerFailure};
-use crate::raw::{ClaimId, Inbox, Posted, RawSliceMut, Reserved};
+use crate::raw::{Access, ClaimId, Inbox, Posted, RawSliceMut, Reserved};
 use crate::{Error, Peer, Result, Selector, Status, Tag};
 
 impl KernelEngine {
@@ -291,6 +291,9 @@ impl KernelEngine {
     pub(super) fn take_inbox(&mut self, inbox: &mut Inbox) {
         inbox.clear();
     }
+
+    /// Regions are accessed without a record that could tell of it.
+    pub(super) fn report_accesses(&mut self, _: u64, _: Access) {}
 
     /// Messages come through the module alone, and nothing goes past it.
     pub(super) fn takes_receipts(&self, _: u32) -> bool {

@@ -301,6 +301,7 @@ impl Runtime for Loopback {
     fn take_reserved(&self) -> Option<Reserved> {
         None
     }
+    fn report_accesses(&self, _: u64, _: Access) {}
     fn takes_receipts(&self, _: Peer) -> bool {
         false
     }

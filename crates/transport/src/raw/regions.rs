@@ -45,6 +45,22 @@ impl Access {
         }
     }
 
+    /// Neither.
+    pub const NONE: Self = Self {
+        read: false,
+        write: false,
+    };
+
+    /// The word that peers find of a region: what they may do, and what they tell its owner of.
+    pub(crate) fn published(self, reported: Self) -> u64 {
+        self.bits() | reported.bits() << 2
+    }
+
+    /// What such a word says that the owner is told of.
+    pub(crate) fn reported_from(word: u64) -> Self {
+        Self::from_bits(word >> 2)
+    }
+
     pub(crate) fn contains(self, other: Self) -> bool {
         (self.read || !other.read) && (self.write || !other.write)
     }

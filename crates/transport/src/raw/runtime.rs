@@ -4,7 +4,7 @@ use core::fmt::Debug;
 use core::time::Duration;
 
 use super::sealed::Sealed;
-use super::{Inbox, Reserved};
+use super::{Access, Inbox, Reserved};
 use crate::{Peer, Result, Selector, Tag};
 
 /// What a runtime that has an endpoint to itself asks of it: a libfabric provider, a C library, a
@@ -34,6 +34,13 @@ pub trait Runtime: Debug + Send + Sealed {
     /// The oldest reserved message that is in no inbox, already claimed; or the failure of a peer,
     /// which comes behind all that it sent, with its last receipt. No progress.
     fn take_reserved(&self) -> Option<Reserved>;
+
+    /// Whether accesses of peers, and of this endpoint, to the region under this key are told by
+    /// [`take_reserved`](Self::take_reserved): those of these kinds. It holds for the region that
+    /// has the key now, and for one that is exposed under it later, from its first access on. What
+    /// was not told yet is forgotten where it ends ([`Access::NONE`]). An endpoint over the kernel
+    /// module tells of none.
+    fn report_accesses(&self, key: u64, kinds: Access);
 
     /// Whether a peer can be given a receipt: it sends through a ring of its own. It can from then
     /// on, as long as it lives. No progress.

@@ -24,6 +24,7 @@ fn terms(key: u64) -> RegionTerms {
         len: key + 20,
         access: key + 30,
         origin: key + 40,
+        serial: key + 50,
     }
 }
 

@@ -4,12 +4,13 @@
 //! handed over without a way through the store. Of the others the bytes are to be had yet, as if a
 //! matched probe had found them.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 
 use super::Matching;
 use super::unexpected::NoMemory;
 use super::unexpected_store::UnexpectedMessage;
-use crate::raw::{ClaimId, Inbox, Reserved};
+use crate::raw::{Accesses, ClaimId, Inbox, Reserved};
 use crate::{Error, Peer};
 
 /// What waits for the runtime.
@@ -18,6 +19,8 @@ enum Waiting {
     Message(ClaimId),
     /// A peer has failed, with this last receipt.
     Ended(Peer, Error, u64),
+    /// The region under this key was accessed.
+    Accessed(u64),
 }
 
 /// Which messages these are, and those that have come.
@@ -29,6 +32,9 @@ pub(super) struct Kept {
     inbox: Inbox,
     /// What has come behind the messages in the inbox.
     waiting: VecDeque<Waiting>,
+    /// How often regions were accessed, by key: one word for each region waits, however often peers
+    /// access it.
+    accesses: HashMap<u64, Accesses>,
 }
 
 impl Matching {
@@ -94,12 +100,40 @@ impl Matching {
         }
     }
 
+    /// The region under this key was written, or read.
+    pub(crate) fn reserve_access(&mut self, key: u64, wrote: bool) {
+        let known = self.reserved.accesses.entry(key);
+        if matches!(known, Entry::Vacant(_)) {
+            self.reserved.waiting.push_back(Waiting::Accessed(key));
+        }
+        let count = known.or_default();
+        let kind = if wrote {
+            &mut count.writes
+        } else {
+            &mut count.reads
+        };
+        *kind = kind.wrapping_add(1);
+    }
+
+    /// The runtime does not want to know any more how often the region under this key was accessed.
+    pub(crate) fn forget_accesses(&mut self, key: u64) {
+        if self.reserved.accesses.remove(&key).is_some() {
+            let is_other =
+                |waiting: &Waiting| !matches!(waiting, Waiting::Accessed(of) if *of == key);
+            self.reserved.waiting.retain(is_other);
+        }
+    }
+
     /// The oldest of what waits and is in no inbox.
     pub(crate) fn take_reserved(&mut self) -> Option<Reserved> {
         loop {
             match self.reserved.waiting.pop_front()? {
                 Waiting::Ended(peer, why, receipt) => {
                     return Some(Reserved::Ended(peer, why, receipt));
+                }
+                Waiting::Accessed(key) => {
+                    let count = self.reserved.accesses.remove(&key).unwrap_or_default();
+                    return Some(Reserved::Accessed(key, count));
                 }
                 Waiting::Message(claim) => {
                     let token = self.unexpected.claimed(claim);

@@ -11,7 +11,7 @@ use crate::address::{ADDRESS_LEN, Address};
 
 /// Version of everything that two endpoints must agree on: this greeting, the hello over networks,
 /// and the records. The layout of the segment has a version of its own.
-pub(crate) const PROTOCOL: u32 = 17;
+pub(crate) const PROTOCOL: u32 = 18;
 
 /// First word of a message on the control socket.
 pub(crate) const HELLO: u32 = 1;

@@ -63,6 +63,10 @@ fn on_frame<S: Source>(cx: &mut Cx, from: u32, frame: Frame<'_, S>) -> Result<()
             regions::on_put(cx, from, access);
             Ok(())
         }
+        Frame::Accessed(accessed) => {
+            regions::on_accessed(cx, accessed);
+            Ok(())
+        }
         Frame::RingGrant(ring) => private_ring::on_grant(cx, from, ring),
         Frame::RingSwitch(ring) => private_ring::on_switch(cx, from, ring),
         Frame::Update(update) => {

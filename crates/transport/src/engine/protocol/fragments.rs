@@ -27,7 +27,7 @@ use crate::engine::peer::table::{Channel, PeerState};
 use crate::engine::protocol::message::{Attempt, Message};
 use crate::engine::protocol::{packets, regions, send};
 use crate::engine::request::{Fragments, SendStage, Slot, sent};
-use crate::raw::RawSlice;
+use crate::raw::{Access, RawSlice};
 
 /// The most bytes of regions that one peer gets in a turn.
 const HELP_AT_ONCE: u64 = 1 << 18;
@@ -335,7 +335,8 @@ pub(crate) fn all_sent(cx: &mut Cx, slot: Slot, fragments: Fragments) {
     }
     let (to, tag, len) = (sending.to, sending.tag, sending.data.len());
     // What a peer reads of a region counts with the peer.
-    if fragments.region.is_some() {
+    if let Some(index) = fragments.region {
+        regions::report(cx, index, Access::READ);
         send::end_send(cx, slot, sent(to, tag, len));
         return regions::end_access(cx, fragments.region, to);
     }

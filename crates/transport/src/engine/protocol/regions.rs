@@ -5,7 +5,7 @@
 use core::time::Duration;
 
 use limic_policy::Path;
-use limic_records::{Done, Next, RegionAccess};
+use limic_records::{Accessed, Done, Next, RegionAccess};
 use limic_shm::bytes::{LooseMemory, ReceiveBuffer, SendBuffer};
 
 use super::{fragments, rendezvous, rma};
@@ -115,12 +115,13 @@ pub(crate) fn read_own(
 ) -> Result<Posted> {
     let len = into.len();
     let found = cx.regions.find(key, offset, len, Access::READ);
-    let (_, bytes) = found.map_err(|refusal| rma::refused(me, offset, len, refusal))?;
+    let (index, bytes) = found.map_err(|refusal| rma::refused(me, offset, len, refusal))?;
     // SAFETY: within the region, which is not freed during this call. A peer that writes there
     // meanwhile changes which bytes are copied.
     into.copy_from_send(&unsafe { send_buffer(bytes) }, len);
     counting::assign_row(cx, me);
     counting::count_received_by(cx, me, Path::SelfCopy, len);
+    report(cx, index, Access::READ);
     Ok(Posted::Done(sent(me, 0, len)))
 }
 
@@ -133,11 +134,12 @@ pub(crate) fn write_own(
 ) -> Result<Posted> {
     let len = data.len();
     let found = cx.regions.find(key, offset, len, Access::WRITE);
-    let (_, bytes) = found.map_err(|refusal| rma::refused(me, offset, len, refusal))?;
+    let (index, bytes) = found.map_err(|refusal| rma::refused(me, offset, len, refusal))?;
     // SAFETY: as in `read_own`.
     unsafe { ReceiveBuffer::new(&[bytes]) }.copy_from_send(data, len);
     counting::assign_row(cx, me);
     counting::count_sent(cx, me, Path::SelfCopy, len);
+    report(cx, index, Access::WRITE);
     Ok(Posted::Done(sent(me, 0, len)))
 }
 
@@ -273,6 +275,7 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
         Err(refusal) => return outbox::answer(cx, from, refusal.encode(id)),
     };
     if len == 0 {
+        report(cx, index, Access::READ);
         return outbox::answer(cx, from, Done::Nothing.encode(id));
     }
     if !is_admitted(cx, from) {
@@ -328,8 +331,36 @@ pub(crate) fn on_put(cx: &mut Cx, from: u32, asked: RegionAccess) {
     rendezvous::request_fragments(cx, slot, &incoming, Next::Usual);
 }
 
+/// The runtime wants to know of accesses to the region under this key, or of none.
+pub(crate) fn report_accesses(cx: &mut Cx, key: u64, kinds: Access) {
+    cx.regions.report(&cx.memory.segment, key, kinds);
+    if kinds == Access::NONE {
+        cx.matching.forget_accesses(key);
+    }
+}
+
+/// A region was accessed, of which the runtime may want to know.
+pub(crate) fn report(cx: &mut Cx, index: u32, kind: Access) {
+    if let Some(key) = cx.regions.reported(index, kind) {
+        cx.matching.reserve_access(key, kind.write);
+    }
+}
+
+/// A peer says that it has accessed a region by itself. The region may be gone, and another one
+/// have its key; and a peer may say anything. What nobody wants to know is passed over.
+pub(crate) fn on_accessed(cx: &mut Cx, accessed: Accessed) {
+    let Accessed { serial, wrote } = accessed;
+    let kind = if wrote { Access::WRITE } else { Access::READ };
+    if let Some(key) = cx.regions.reported_by_peer(serial, kind) {
+        cx.matching.reserve_access(key, wrote);
+    }
+}
+
 /// A write into a region is complete.
 pub(crate) fn finish_put(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
+    if let Some(index) = incoming.region {
+        report(cx, index, Access::WRITE);
+    }
     let done = Done::Received(incoming.path).encode(incoming.remote);
     outbox::answer(cx, incoming.from(), done);
     abort_put(cx, slot, incoming);

@@ -8,7 +8,7 @@
 
 use limic_copy::{Failed, RemoteRange};
 use limic_policy::{Path, select};
-use limic_records::{self as frame, Done, RegionAccess};
+use limic_records::{self as frame, Accessed, Done, RegionAccess};
 use limic_shm::bytes::{ReceiveBuffer, SendBuffer};
 use limic_shm::owner::region::RegionTerms;
 
@@ -133,7 +133,11 @@ fn access(
     (offset, len, access): (u64, u64, Access),
     copy: impl FnOnce(&ShmPair, RemoteRange) -> Result<u64, Failed>,
 ) -> Result<bool> {
-    let Some(pair) = cx.peers.pair(number) else {
+    let Some(peer) = cx.peers.get(number) else {
+        return Ok(false);
+    };
+    let has_backlog = !peer.backlog.is_empty();
+    let Some(pair) = peer.pair_mut() else {
         return Ok(false);
     };
     if select::one_sided(&pair.conditions.capabilities) != Path::Cma {
@@ -142,6 +146,12 @@ fn access(
     let accesses = cx.memory.access();
     accesses.begin(key);
     let found = find_region(pair, key, access);
+    let news = found.filter(|region| Access::reported_from(region.access).contains(access));
+    if news.is_some() && has_backlog {
+        // The news would wait in it, and nothing would bound their number.
+        accesses.end();
+        return Ok(false);
+    }
     let result = match found {
         None => {
             accesses.end();
@@ -171,12 +181,25 @@ fn access(
     };
     accesses.end();
     match result? {
-        Ok(_) => Ok(true),
+        Ok(_) => {
+            if let Some(region) = news {
+                tell(cx, number, region.serial, access);
+            }
+            Ok(true)
+        }
         Err(failed) => {
             rendezvous::demote(cx, number, Path::Cma, &failed.why);
             Ok(false)
         }
     }
+}
+
+/// The owner of a region wants to know of an access that it had no part in. The bytes are in place
+/// before the record can be seen.
+#[cold]
+fn tell(cx: &mut Cx, owner: u32, serial: u64, access: Access) {
+    let wrote = access.write;
+    outbox::control(cx, owner, Accessed { serial, wrote }.encode());
 }
 
 /// The owner refused an access, or had nothing to send.

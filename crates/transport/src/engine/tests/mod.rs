@@ -15,6 +15,7 @@ mod offers;
 mod one_sided;
 mod polling;
 mod receive_bypass;
+mod region_news;
 mod reserved;
 mod sleeping;
 mod staging;
