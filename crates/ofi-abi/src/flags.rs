@@ -19,6 +19,8 @@ pub const FI_AV_USER_ID: u64 = 1 << 41;
 pub const FI_PEER: u64 = 1 << 43;
 pub const FI_LOCAL_COMM: u64 = 1 << 51;
 pub const FI_REMOTE_COMM: u64 = 1 << 52;
+/// Accesses of peers are counted; also a flag of memory whose accesses are.
+pub const FI_RMA_EVENT: u64 = 1 << 56;
 pub const FI_SOURCE: u64 = 1 << 57;
 pub const FI_DIRECTED_RECV: u64 = 1 << 59;
 
@@ -65,6 +67,7 @@ pub const FI_MR_LOCAL: i32 = 1 << 2;
 pub const FI_MR_VIRT_ADDR: i32 = 1 << 4;
 pub const FI_MR_ALLOCATED: i32 = 1 << 5;
 pub const FI_MR_PROV_KEY: i32 = 1 << 6;
+pub const FI_MR_RMA_EVENT: i32 = 1 << 8;
 pub const FI_MR_ENDPOINT: i32 = 1 << 9;
 
 /// Kinds of address vectors.

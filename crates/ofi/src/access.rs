@@ -142,6 +142,10 @@ impl Endpoint {
         if remote.is_empty() || there != Some(total) {
             return Err(FI_EINVAL);
         }
+        // Each piece would count as an access of its own, and before the others are over.
+        if remote.len() > 1 && self.caps & FI_RMA_EVENT != 0 {
+            return Err(FI_EINVAL);
+        }
         if let (Some(data), [whole], ..=LONGEST_WRITE) = (access.data, remote, total) {
             // SAFETY: the caller's promise.
             return unsafe { self.write_short(access, data, whole, local) };

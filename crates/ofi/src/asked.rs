@@ -306,6 +306,7 @@ impl Endpoint {
         // is not closed during this call; its own threads that look at it meanwhile accept what
         // libfabric says of that.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        self.has_written_for_peer(key);
         Ok(bytes.len())
     }
 }

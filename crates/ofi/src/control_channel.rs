@@ -137,6 +137,7 @@ impl Endpoint {
                     self.received(peer, receipt);
                     self.end_unanswered(peer, errno_of(&why));
                 }
+                Reserved::Accessed(key, accesses) => self.were_accessed(key, accesses),
             }
         }
     }

@@ -114,6 +114,14 @@ impl Counter {
         self.changed();
     }
 
+    /// So many operations of peers are over.
+    pub(crate) fn count_many(&self, count: u64) {
+        if count > 0 {
+            self.value.set(self.value.get().wrapping_add(count));
+            self.changed();
+        }
+    }
+
     #[inline(always)]
     fn changed(&self) {
         self.changes.set(self.changes.get().wrapping_add(1));

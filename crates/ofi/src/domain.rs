@@ -45,6 +45,10 @@ pub(crate) struct Domain {
     /// Keys and addresses are the provider's business (`FI_MR_BASIC`).
     pub(crate) basic_regions: bool,
     pub(crate) next_key: Cell<u64>,
+    /// Accesses of peers to regions can be counted (`FI_RMA_EVENT`).
+    pub(crate) has_events: bool,
+    /// Regions whose accesses are counted are enabled by the application (`FI_MR_RMA_EVENT`).
+    pub(crate) enables_regions: bool,
     /// Addresses are text.
     pub(crate) text: bool,
     /// Endpoints of this node in the address vectors, itself included.
@@ -256,6 +260,9 @@ pub(crate) unsafe extern "C" fn open(
             regions: RefCell::default(),
             basic_regions: attr.is_some_and(|attr| attr.mr_mode == FI_MR_BASIC),
             next_key: Cell::new(1),
+            // SAFETY: as above.
+            has_events: unsafe { info.as_ref() }.is_some_and(|info| info.caps & FI_RMA_EVENT != 0),
+            enables_regions: attr.is_some_and(|attr| attr.mr_mode & FI_MR_RMA_EVENT != 0),
             text,
             neighbours: Cell::new(0),
             cpus: allowed_cpus(),

@@ -59,6 +59,7 @@ impl Hints {
             addr_format: info.addr_format,
             ..Self::default()
         };
+        let mut rma_pieces = 0;
         // Before version 1.5 nobody has authorization keys, whatever stands there (fi_domain(3)).
         let key = |len| if version < fi_version(1, 5) { 0 } else { len };
         let bytes_of_key = "bytes of an authorization key";
@@ -84,7 +85,7 @@ impl Hints {
                 read.comp_order |= tx.comp_order;
                 read.asks(tx.inject_size, INJECT_SIZE, "bytes of an injected message");
                 read.asks(tx.iov_limit, IOV_LIMIT, "pieces of a buffer");
-                read.asks(tx.rma_iov_limit, IOV_LIMIT, "pieces of remote memory");
+                rma_pieces = tx.rma_iov_limit;
                 read.asks(tx.size, 1 << 20, "operations under way");
             }
             if let Some(rx) = info.rx_attr.as_ref() {
@@ -114,6 +115,8 @@ impl Hints {
                 read.names(fabric.name, "fabric");
             }
         }
+        let most = if read.asks_for_events() { 1 } else { IOV_LIMIT };
+        read.asks(rma_pieces, most, "pieces of remote memory");
         read
     }
 
@@ -153,7 +156,19 @@ impl Hints {
                 return Some("beside other providers the owner makes progress".to_owned());
             }
         }
-        let missing = (self.caps | self.part_caps) & !(caps() | FI_PEER);
+        if self.asks_for_events() {
+            if self.has_owner() {
+                return Some("beside other providers accesses are not counted".to_owned());
+            }
+            let given = self.caps_given();
+            if given & (FI_RMA | FI_ATOMIC) == 0 || given & (FI_REMOTE_READ | FI_REMOTE_WRITE) == 0
+            {
+                return Some(
+                    "peers may access no memory, and there are no events of that".to_owned(),
+                );
+            }
+        }
+        let missing = (self.caps | self.part_caps) & !(caps() | FI_PEER | FI_RMA_EVENT);
         if missing == FI_REMOTE_COMM
             && let Some(why) = remote_comm::no_other_node()
         {
@@ -209,15 +224,17 @@ impl Hints {
         const KINDS: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
         const MESSAGES: u64 = FI_SEND | FI_RECV;
         const ACCESSES: u64 = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+        // They cost something, and are for those alone that ask for them.
+        let events = self.part_caps & FI_RMA_EVENT;
         if self.caps & KINDS == 0 {
             return if self.caps == 0 {
-                caps()
+                caps() | events
             } else {
-                caps() & !KINDS | self.caps
+                caps() & !KINDS | self.caps | events
             };
         }
         // Without modifiers a kind means all of its directions.
-        let mut caps = self.caps | caps() & (FI_LOCAL_COMM | FI_REMOTE_COMM);
+        let mut caps = self.caps | events | caps() & (FI_LOCAL_COMM | FI_REMOTE_COMM);
         if caps & (FI_MSG | FI_TAGGED) != 0 && caps & MESSAGES == 0 {
             caps |= MESSAGES;
         }
@@ -254,6 +271,21 @@ impl Hints {
     /// Most pieces of a buffer. `lnx` has this many, and opens no endpoint where there are more.
     pub(crate) fn iov_limit(&self) -> usize {
         if self.has_owner() { 4 } else { IOV_LIMIT }
+    }
+
+    /// Whether accesses of peers are to be counted.
+    fn asks_for_events(&self) -> bool {
+        (self.caps | self.part_caps) & FI_RMA_EVENT != 0
+    }
+
+    /// Most pieces of remote memory. Where accesses are counted, each has one: pieces are accesses
+    /// of their own on their way.
+    pub(crate) fn rma_iov_limit(&self) -> usize {
+        if self.asks_for_events() {
+            1
+        } else {
+            self.iov_limit()
+        }
     }
 
     /// Whether addresses are text.
@@ -324,6 +356,8 @@ impl Hints {
             Some(FI_MR_BASIC) => FI_MR_BASIC,
             Some(FI_MR_SCALABLE) => FI_MR_SCALABLE,
             _ if version < fi_version(1, 5) => FI_MR_SCALABLE,
+            // Nothing needs it here; who knows it may bind counters before peers reach a region.
+            Some(mode) if self.asks_for_events() => mode & FI_MR_RMA_EVENT,
             _ => 0,
         }
     }

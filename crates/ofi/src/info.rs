@@ -211,7 +211,7 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*tx).inject_size = INJECT_SIZE;
         (*tx).size = hints.tx_size();
         (*tx).iov_limit = hints.iov_limit();
-        (*tx).rma_iov_limit = hints.iov_limit();
+        (*tx).rma_iov_limit = hints.rma_iov_limit();
         (*tx).tclass = FI_TC_UNSPEC;
 
         (*rx).caps = caps
@@ -224,6 +224,7 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
                 | FI_REMOTE_WRITE
                 | FI_MULTI_RECV
                 | FI_SOURCE
+                | FI_RMA_EVENT
                 | FI_DIRECTED_RECV);
         (*rx).mode = mode;
         (*rx).op_flags = hints.rx_flags();

@@ -1,5 +1,7 @@
 //! Memory regions: memory that peers may read, write and change under a key.
 
+mod events;
+
 use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
 use std::rc::Rc;
@@ -8,6 +10,7 @@ use std::sync::Arc;
 use limic::raw::{OneSided, RawSliceMut};
 use limic::{Access, Error, HybridEndpoint, RegionId};
 
+pub(crate) use self::events::RegionCounters;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
@@ -27,8 +30,8 @@ pub(crate) static OPS: fi_ops_mr = fi_ops_mr {
 
 static FID_OPS: fi_ops = fi_ops {
     close,
-    bind,
-    control,
+    bind: events::bind,
+    control: events::control,
     ..object::ops::<Region>()
 };
 
@@ -43,8 +46,12 @@ pub(crate) struct Region {
     access: Access,
     /// The offset by which peers name the first byte.
     origin: u64,
+    /// Peers may reach it: from the start, or since `fi_mr_enable`.
+    enabled: Cell<bool>,
     /// It is being closed: no further access begins.
     over: Cell<bool>,
+    /// What counts accesses of peers.
+    counters: RefCell<RegionCounters>,
     /// Where it is exposed: number of the endpoint, and its name there.
     exposed: RefCell<Vec<(u16, RegionId)>>,
     /// Where a peer was in the middle of an access when the endpoint was closed.
@@ -87,15 +94,20 @@ pub(crate) fn limic_key(key: u64) -> u64 {
 }
 
 impl Region {
+    /// Whether it is reachable through an endpoint.
+    pub(crate) fn is_exposed(&self, endpoint: &Endpoint) -> bool {
+        let exposed = self.exposed.borrow();
+        exposed.iter().any(|(number, _)| *number == endpoint.number)
+    }
+
     /// Makes it reachable through an endpoint.
     pub(crate) fn expose(&self, endpoint: &Endpoint) -> Result<(), i32> {
-        let known = |exposed: &[(u16, RegionId)]| {
-            exposed.iter().any(|(number, _)| *number == endpoint.number)
-        };
-        let reached = (self.access.read || self.access.write) && !self.over.get();
-        if !reached || known(&self.exposed.borrow()) {
+        let allowed = self.access.read || self.access.write;
+        let reached = allowed && self.enabled.get() && !self.over.get();
+        if !reached || self.is_exposed(endpoint) {
             return Ok(());
         }
+        self.watch(endpoint)?;
         let key = limic_key(self.key);
         let memory = RawSliceMut {
             start: self.start,
@@ -110,6 +122,22 @@ impl Region {
         let (id, _) = exposed.map_err(|error| reported(&error))?;
         self.exposed.borrow_mut().push((endpoint.number, id));
         Ok(())
+    }
+
+    /// Makes it reachable through all endpoints, or through none.
+    fn expose_everywhere(&self) -> Result<(), i32> {
+        let mut exposed = Ok(());
+        self.domain.for_each_endpoint(|endpoint| {
+            if endpoint.enabled.get() && endpoint.uses_regions() && exposed.is_ok() {
+                exposed = self.expose(endpoint);
+            }
+        });
+        if exposed.is_err() {
+            // No peer knows the key yet.
+            let _ = self.revoke();
+            self.unwatch();
+        }
+        exposed
     }
 
     /// An endpoint is to be closed: no access through it begins any more.
@@ -148,7 +176,7 @@ impl Region {
     /// Where `len` bytes at a peer's offset lie, if such an access is allowed.
     fn part(&self, offset: u64, len: usize, access: Access) -> Result<*mut u8, i32> {
         let allowed = (self.access.read || !access.read) && (self.access.write || !access.write);
-        if self.over.get() || !allowed {
+        if self.over.get() || !self.enabled.get() || !allowed {
             return Err(FI_EKEYREJECTED);
         }
         let offset = usize::try_from(offset.wrapping_sub(self.origin)).map_err(|_| FI_EACCES)?;
@@ -204,6 +232,8 @@ struct Asked {
     len: usize,
     access: u64,
     key: u64,
+    /// `FI_RMA_EVENT`, or nothing.
+    flags: u64,
     context: *mut c_void,
 }
 
@@ -216,6 +246,10 @@ unsafe fn register(domain: *mut fid, asked: &Asked, region: *mut *mut fid_mr) ->
     // SAFETY: the caller's promise.
     let domain: Arc<Domain> = unsafe { object::share(domain) };
     let _turn = domain.enter_alone();
+    let has_events = asked.flags & FI_RMA_EVENT != 0;
+    if has_events && !domain.has_events {
+        return Err(FI_EBADFLAGS);
+    }
     let basic = domain.basic_regions;
     let key = if basic {
         let key = domain.next_key.get();
@@ -245,21 +279,13 @@ unsafe fn register(domain: *mut fid, asked: &Asked, region: *mut *mut fid_mr) ->
             write: asked.access & FI_REMOTE_WRITE != 0,
         },
         origin: if basic { asked.start.addr() as u64 } else { 0 },
+        enabled: Cell::new(!(has_events && domain.enables_regions)),
         over: Cell::new(false),
+        counters: RefCell::default(),
         exposed: RefCell::default(),
         left: RefCell::default(),
     });
-    let mut exposed = Ok(());
-    domain.for_each_endpoint(|endpoint| {
-        if endpoint.enabled.get() && endpoint.uses_regions() && exposed.is_ok() {
-            exposed = object.expose(endpoint);
-        }
-    });
-    if exposed.is_err() {
-        // No peer knows the key yet.
-        let _ = object.revoke();
-        return exposed;
-    }
+    object.expose_everywhere()?;
     domain.regions.borrow_mut().insert(key, Arc::clone(&object));
     // SAFETY: checked.
     unsafe { *region = object::hand_out(object) };
@@ -278,7 +304,7 @@ unsafe extern "C" fn reg(
     context: *mut c_void,
 ) -> c_int {
     ffi_guard::status(|| {
-        if flags != 0 {
+        if flags & !FI_RMA_EVENT != 0 {
             return Err(FI_EBADFLAGS);
         }
         if offset != 0 {
@@ -289,6 +315,7 @@ unsafe extern "C" fn reg(
             len,
             access,
             key,
+            flags,
             context,
         };
         // SAFETY: C passes what it was given.
@@ -331,7 +358,7 @@ unsafe extern "C" fn regattr(
         return -FI_EINVAL;
     }
     // One of them says that the attributes hold no addresses.
-    if flags != 0 {
+    if flags & !FI_RMA_EVENT != 0 {
         return -FI_EBADFLAGS;
     }
     // SAFETY: a domain of this provider.
@@ -365,6 +392,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         let domain = Arc::clone(&region.domain);
         let turn = domain.enter_alone();
         region.revoke()?;
+        region.unwatch();
         domain.regions.borrow_mut().remove(&region.key);
         drop(region);
         // SAFETY: as above.
@@ -373,24 +401,4 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         drop(turn);
         Ok(())
     })
-}
-
-/// Endpoints need not be bound: a region is reachable through all of its domain.
-unsafe extern "C" fn bind(_: *mut fid, other: *mut fid, _: u64) -> c_int {
-    ffi_guard::status(|| {
-        // SAFETY: C passes an object of this provider.
-        match unsafe { other.as_ref() }.map(|other| other.fclass) {
-            Some(class::EP) => Ok(()),
-            _ => Err(FI_ENOSYS),
-        }
-    })
-}
-
-/// A region works from the start.
-unsafe extern "C" fn control(_: *mut fid, what: c_int, _: *mut c_void) -> c_int {
-    if what == command::ENABLE {
-        0
-    } else {
-        -FI_ENOSYS
-    }
 }

@@ -1,5 +1,6 @@
 //! The provider under the system's libfabric: found, and called as its manual pages say.
 
+mod events;
 mod provider;
 mod strangers;
 
@@ -159,7 +160,7 @@ fn tagged_ping_pong() {
     ping_pong("tagged");
 }
 
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 16] = [
     "asked.c",
     "atomics.c",
     "main.c",
@@ -175,6 +176,7 @@ const SOURCES: [&str; 15] = [
     "waiting.c",
     "ends.c",
     "writes.c",
+    "events.c",
 ];
 
 /// Compiles the C program of these tests. `None`: it cannot be done here.

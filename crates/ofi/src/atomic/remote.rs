@@ -274,6 +274,7 @@ impl Endpoint {
         // is not closed during this call; its own threads that look at it meanwhile accept what
         // libfabric says of that.
         unsafe { reduction.run(target, count, results) };
+        self.has_executed_for_peer(key, fetches, access.write);
         Ok(())
     }
 }

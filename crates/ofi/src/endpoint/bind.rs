@@ -2,12 +2,16 @@
 
 use core::cell::{Cell, OnceCell, RefCell};
 use core::ffi::c_int;
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use limic::raw::Accesses;
 
 use super::Endpoint;
 use crate::address_vector::AddressVector;
 use crate::completion_queue::Queue;
 use crate::counter::Counter;
+use crate::memory_region::RegionCounters;
 use crate::peer::ReceiveContext;
 use crate::{ffi_guard, object};
 use limic_ofi_abi::errno::*;
@@ -20,8 +24,53 @@ pub(crate) struct Counters {
     pub(crate) receive: RefCell<Option<Arc<Counter>>>,
     pub(crate) read: RefCell<Option<Arc<Counter>>>,
     pub(crate) write: RefCell<Option<Arc<Counter>>>,
-    /// Whether there is any of them.
+    /// Whether there is any of these four.
     pub(crate) any: Cell<bool>,
+    /// Of what peers do to memory, through this endpoint.
+    pub(crate) remote_read: RefCell<Option<Arc<Counter>>>,
+    pub(crate) remote_write: RefCell<Option<Arc<Counter>>>,
+    /// The same by region, under limic's keys.
+    pub(crate) of_regions: RefCell<HashMap<u64, RegionCounters>>,
+}
+
+impl Counters {
+    /// Those of the endpoint itself.
+    pub(super) fn all(&self) -> [&RefCell<Option<Arc<Counter>>>; 6] {
+        [
+            &self.send,
+            &self.receive,
+            &self.read,
+            &self.write,
+            &self.remote_read,
+            &self.remote_write,
+        ]
+    }
+
+    /// Whether a counter is one of the endpoint itself.
+    pub(crate) fn has(&self, counter: &Arc<Counter>) -> bool {
+        self.all().iter().any(|place| {
+            let place = place.borrow();
+            place.as_ref().is_some_and(|one| Arc::ptr_eq(one, counter))
+        })
+    }
+
+    /// Whether accesses to the region under this key of limic's are told.
+    pub(crate) fn watches(&self, key: u64) -> bool {
+        self.of_regions.borrow().contains_key(&key)
+    }
+
+    /// Peers have accessed memory through the endpoint.
+    pub(crate) fn count_remote(&self, accesses: Accesses) {
+        let places = [
+            (accesses.reads, &self.remote_read),
+            (accesses.writes, &self.remote_write),
+        ];
+        for (count, place) in places {
+            if let Some(counter) = &*place.borrow() {
+                counter.count_many(count);
+            }
+        }
+    }
 }
 
 /// A queue, and which operations are reported there.
@@ -152,18 +201,26 @@ fn bind_counter(endpoint: &Endpoint, counter: &Arc<Counter>, flags: u64) -> Resu
         (FI_RECV, &counters.receive),
         (FI_READ, &counters.read),
         (FI_WRITE, &counters.write),
+        (FI_REMOTE_READ, &counters.remote_read),
+        (FI_REMOTE_WRITE, &counters.remote_write),
     ];
-    // What peers do to memory here is not counted: they do it without this side's help. Where they
-    // can do nothing to it, there is nothing to count.
-    let of_peers = if endpoint.uses_regions() {
-        0
-    } else {
-        FI_REMOTE_READ | FI_REMOTE_WRITE
-    };
-    if flags == 0 || flags & !(FI_SEND | FI_RECV | FI_READ | FI_WRITE | of_peers) != 0 {
+    let of_peers = FI_REMOTE_READ | FI_REMOTE_WRITE;
+    let own = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
+    // What peers do to memory is told only to those that ask for it. Where they can do nothing to
+    // it, there is nothing to count.
+    let told = endpoint.caps & FI_RMA_EVENT != 0;
+    if flags == 0 || flags & !(own | of_peers) != 0 {
         return Err(FI_EBADFLAGS);
     }
-    let wanted = kinds.iter().filter(|(bit, _)| flags & bit != 0);
+    if flags & of_peers != 0 && endpoint.uses_regions() && !told {
+        return Err(FI_EBADFLAGS);
+    }
+    let counted = if endpoint.uses_regions() {
+        flags
+    } else {
+        flags & own
+    };
+    let wanted = kinds.iter().filter(|(bit, _)| counted & bit != 0);
     // Only a counter that has a place here is told when the endpoint is closed.
     if wanted.clone().next().is_none() {
         return Ok(());
@@ -177,7 +234,16 @@ fn bind_counter(endpoint: &Endpoint, counter: &Arc<Counter>, flags: u64) -> Resu
     for (_, place) in wanted {
         *place.borrow_mut() = Some(Arc::clone(counter));
     }
-    counters.any.set(true);
+    if counted & own != 0 {
+        counters.any.set(true);
+    }
+    if counted & of_peers != 0 {
+        for region in endpoint.domain.regions.borrow().values() {
+            if region.is_exposed(endpoint) {
+                region.watch(endpoint)?;
+            }
+        }
+    }
     Ok(())
 }
 

@@ -222,13 +222,8 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
                 queue.remove(endpoint);
             }
         }
-        let counters = &endpoint.counters;
-        for counter in [
-            &counters.send,
-            &counters.receive,
-            &counters.read,
-            &counters.write,
-        ] {
+        endpoint.leave_all_counters();
+        for counter in endpoint.counters.all() {
             if let Some(counter) = &*counter.borrow() {
                 counter.bound.remove(endpoint);
             }

@@ -32,6 +32,7 @@ enum { MODE_BASIC = 1, MODE_SCALABLE = 2 };
 extern int me, line_to_other;
 /* What open_all asks for. */
 extern enum fi_progress data_progress;
+extern uint64_t more_caps;
 extern struct fi_info *info;
 extern struct fid_fabric *fabric;
 extern struct fid_domain *domain;
@@ -98,6 +99,7 @@ void flags(void);
 void memory(void);
 void atomics(void);
 void writes(void);
+void events(void);
 void waiting(void);
 void killed(pid_t child);
 void lost(pid_t child);

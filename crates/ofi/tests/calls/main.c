@@ -22,9 +22,14 @@ int main(int argc, char **argv)
     close(lines[!me]);
     if (!strcmp(part, "moved"))
         data_progress = FI_PROGRESS_AUTO;
+    int enabled = !strcmp(part, "enabled-events"), events_too = enabled || !strcmp(part, "events");
+    if (events_too)
+        more_caps = FI_RMA_EVENT;
     int waits = !strcmp(part, "waiting"), many = !strcmp(part, "threads");
     open_all(waits ? FI_WAIT_FD : FI_WAIT_NONE, waits || many ? FI_THREAD_SAFE : FI_THREAD_DOMAIN,
-             !strcmp(part, "basic-memory") ? MODE_BASIC : 0);
+             !strcmp(part, "basic-memory") ? MODE_BASIC
+             : enabled                   ? FI_MR_RMA_EVENT
+                                         : 0);
     meet();
     if (!strcmp(part, "tagged"))
         tagged();
@@ -40,6 +45,8 @@ int main(int argc, char **argv)
         atomics();
     else if (!strcmp(part, "writes"))
         writes();
+    else if (events_too)
+        events();
     else if (!strcmp(part, "objects"))
         objects();
     else if (!strcmp(part, "shortage"))

@@ -3,6 +3,7 @@
 
 int me, line_to_other;
 enum fi_progress data_progress;
+uint64_t more_caps;
 struct fi_info *info;
 struct fid_fabric *fabric;
 struct fid_domain *domain;
@@ -67,7 +68,7 @@ struct fi_cq_err_entry failure(void)
 void open_all(enum fi_wait_obj wait, int threading, int mr_mode)
 {
     struct fi_info *hints = fi_allocinfo();
-    hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+    hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | more_caps;
     hints->mode = FI_CONTEXT2;
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->threading = threading;
