@@ -103,9 +103,12 @@ impl Region {
             counter.turns.join(&endpoint.turns);
         }
         let of_endpoint = &endpoint.counters;
+        let reads = counters.reads.is_some() || of_endpoint.remote_read.borrow().is_some();
+        let writes = counters.writes.is_some() || of_endpoint.remote_write.borrow().is_some();
+        // What no peer may do is not told.
         let kinds = Access {
-            read: counters.reads.is_some() || of_endpoint.remote_read.borrow().is_some(),
-            write: counters.writes.is_some() || of_endpoint.remote_write.borrow().is_some(),
+            read: reads && self.access.read,
+            write: writes && self.access.write,
         };
         let key = limic_key(self.key);
         let before = of_endpoint

@@ -206,13 +206,14 @@ impl Regions {
     }
 
     /// As [`reported`](Self::reported), for the region of which a peer says the serial number. It
-    /// may be gone, and the peer may say any number.
+    /// may be gone, and the peer may say any number, and an access that it may not make.
     pub(crate) fn reported_by_peer(&self, serial: u64, kind: Access) -> Option<u64> {
         let index = serial as u32;
         let region = self.own.get(&index)?;
-        (region.serial == serial)
-            .then(|| self.reported(index, kind))
-            .flatten()
+        if region.serial != serial || !region.access.contains(kind) {
+            return None;
+        }
+        self.reported(index, kind)
     }
 
     /// A transfer uses a region.

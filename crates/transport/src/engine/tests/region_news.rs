@@ -22,9 +22,13 @@ impl Memory {
 
     /// Exposes it under this key. The endpoint is gone before the memory is.
     fn expose(&mut self, owner: &mut Engine, key: u64) -> RegionId {
+        self.expose_for(owner, key, Access::BOTH)
+    }
+
+    fn expose_for(&mut self, owner: &mut Engine, key: u64, access: Access) -> RegionId {
         let memory = RawSliceMut::from(&mut self.0[..]);
         // SAFETY: tests look at it when no access is under way, and keep it as long as the owner.
-        let exposed = unsafe { owner.expose_raw(memory, Some(key), Access::BOTH, 0) };
+        let exposed = unsafe { owner.expose_raw(memory, Some(key), access, 0) };
         exposed.expect("a region").0
     }
 }
@@ -171,10 +175,20 @@ fn take_back(owner: &mut Engine, region: RegionId) {
 /// A peer can make up numbers of regions; what nobody asked for is not told, and it lives on.
 #[test]
 fn made_up_news_is_passed_over() {
-    let mut memory = Memory::new();
+    let (mut memory, mut read_only) = (Memory::new(), Memory::new());
     let (mut owner, mut peer, of_peer, of_owner) = meet(open(1), open(1));
     memory.expose(&mut owner, KEY);
-    let numbers = [0, 1, 1 << 32, u64::from(u32::MAX), u64::MAX, KEY];
+    read_only.expose_for(&mut owner, KEY + 1, Access::READ);
+    // Those of the two regions are among them.
+    let numbers = [
+        0,
+        1,
+        1 << 32,
+        2 << 32 | 1,
+        u64::from(u32::MAX),
+        u64::MAX,
+        KEY,
+    ];
     let tell_all = |peer: &mut Engine| {
         for serial in numbers {
             for wrote in [false, true] {
@@ -187,6 +201,8 @@ fn made_up_news_is_passed_over() {
     turns(10, &mut [&mut owner, &mut peer]);
     assert!(!owner.has_reserved(), "nobody asked for any");
     owner.report_accesses(KEY, Access::WRITE);
+    // No peer can write there.
+    owner.report_accesses(KEY + 1, Access::WRITE);
     tell_all(&mut peer);
     // The one number that is right counts for the kind that was asked for, as a write would.
     assert_eq!(told(&mut [&mut owner, &mut peer], 1).writes, 1);
