@@ -19,6 +19,10 @@ use crate::counters::Counters;
 use crate::raw::{Access, Posted, RawLoan, RawLoaned, RawSlice, RawSliceMut, RegionId};
 use crate::{Address, Error, Peer, Result, Selector};
 
+/// Turns in which the last news of a region is looked for: rings that are full take fewer, and
+/// peers that go on sending hold nobody up for ever.
+const LAST_TURNS: u32 = 1000;
+
 /// Peers.
 impl Engine {
     pub(crate) fn wake_fd(&self) -> Result<OwnedFd> {
@@ -246,8 +250,27 @@ impl Engine {
         let segment = &self.cx.memory.segment;
         self.cx.regions.start_revoke(segment, id)?;
         self.wait_until(Awaited::Region(id), |engine| {
+            regions::unused(&mut engine.cx, id).transpose()
+        })?;
+        self.take_last_news(id);
+        self.wait_until(Awaited::Region(id), |engine| {
             regions::revoked(&mut engine.cx, id).transpose()
         })
+    }
+
+    /// Nobody uses a region any more that is being taken back: what peers have told of their
+    /// accesses is in the rings, and means nothing once the region is gone.
+    fn take_last_news(&mut self, id: RegionId) {
+        if !self.cx.regions.is_reported(id) {
+            return;
+        }
+        for _ in 0..LAST_TURNS {
+            // Also in those rings that are not read while help rests.
+            self.end_rest();
+            if !self.progress() {
+                return;
+            }
+        }
     }
 
     /// Ends an exposure if no access is under way any more.
@@ -256,6 +279,9 @@ impl Engine {
         let segment = &self.cx.memory.segment;
         self.cx.regions.start_revoke(segment, id)?;
         self.progress();
+        if regions::unused(&mut self.cx, id)?.is_some() {
+            self.take_last_news(id);
+        }
         regions::revoked(&mut self.cx, id)
     }
 

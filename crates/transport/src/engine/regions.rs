@@ -196,6 +196,12 @@ impl Regions {
         }
     }
 
+    /// Whether the runtime wants to know of any accesses to a region.
+    pub(crate) fn is_reported(&self, id: RegionId) -> bool {
+        let region = u32::try_from(id.0).ok().and_then(|at| self.own.get(&at));
+        region.is_some_and(|region| self.reported.contains_key(&region.key))
+    }
+
     /// The key of a region, if the runtime wants to know of such an access to it.
     pub(crate) fn reported(&self, index: u32, kind: Access) -> Option<u64> {
         if self.reported.is_empty() {

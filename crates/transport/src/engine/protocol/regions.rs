@@ -146,10 +146,20 @@ pub(crate) fn write_own(
 /// The memory of a region that is being taken back, as soon as nobody uses it. After an error it
 /// is not being taken back any more.
 pub(crate) fn revoked(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
-    taken_back(cx, id).inspect_err(|_| cx.regions.end_revoke(id))
+    if unused(cx, id)?.is_none() {
+        return Ok(None);
+    }
+    // SAFETY: out of the table, no peer that lives says that it accesses it, no transfer uses it.
+    unsafe { cx.regions.take(id) }.map(Some)
 }
 
-fn taken_back(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
+/// `Some` as soon as nobody uses a region that is being taken back. After an error it is not being
+/// taken back any more.
+pub(crate) fn unused(cx: &mut Cx, id: RegionId) -> Result<Option<()>> {
+    look_for_users(cx, id).inspect_err(|_| cx.regions.end_revoke(id))
+}
+
+fn look_for_users(cx: &mut Cx, id: RegionId) -> Result<Option<()>> {
     if cx.regions.is_used(id)? {
         let (peer, moved) = transfers(cx, id);
         let is_late = cx.regions.unmoved_for(id, moved) >= GIVES_UP_AFTER
@@ -166,8 +176,7 @@ fn taken_back(cx: &mut Cx, id: RegionId) -> Result<Option<Vec<u8>>> {
             return Ok(None);
         }
     }
-    // SAFETY: out of the table, no peer that lives says that it accesses it, no transfer uses it.
-    unsafe { cx.regions.take(id) }.map(Some)
+    Ok(Some(()))
 }
 
 /// The key of the region of this endpoint that a peer says it accesses.

@@ -179,14 +179,14 @@ fn access(
             Ok(if len == 0 { Ok(0) } else { copy(pair, remote) })
         }
     };
-    accesses.end();
+    if let (Ok(Ok(_)), Some(region)) = (&result, news) {
+        // Before the access is over: an owner that takes the region back waits for that, and then
+        // looks for the news.
+        tell(cx, number, region.serial, access);
+    }
+    cx.memory.access().end();
     match result? {
-        Ok(_) => {
-            if let Some(region) = news {
-                tell(cx, number, region.serial, access);
-            }
-            Ok(true)
-        }
+        Ok(_) => Ok(true),
         Err(failed) => {
             rendezvous::demote(cx, number, Path::Cma, &failed.why);
             Ok(false)

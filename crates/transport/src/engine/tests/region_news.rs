@@ -165,6 +165,42 @@ fn a_region_is_told_of_its_own_accesses_alone() {
     assert_eq!(told(&mut [&mut owner, &mut peer], 1).writes, 1);
 }
 
+/// What was told when a region is taken back counts, also if the owner has had no turn since.
+fn the_last_news_is_told(take_back: fn(&mut Engine, RegionId)) {
+    // More than are taken in one turn.
+    const WRITES: u64 = 100;
+    let mut memory = Memory::new();
+    let (mut owner, mut peer, _, of_owner) = meet(open(1), open(1));
+    owner.report_accesses(KEY, Access::WRITE);
+    let region = memory.expose(&mut owner, KEY);
+    let mut writes_at_once = || {
+        // SAFETY: it is over, or the test is.
+        let posted = unsafe {
+            let from = [RawSlice::from(&[1; 8][..])];
+            rma::post_write(&mut peer.cx, of_owner, KEY, 0, &from)
+        };
+        matches!(posted, Ok(Posted::Done(Ok(_))))
+    };
+    assert!((0..WRITES).all(|_| writes_at_once()));
+    take_back(&mut owner, region);
+    let all = Accesses {
+        reads: 0,
+        writes: WRITES,
+    };
+    let told = owner.take_reserved();
+    assert_eq!(told, Some(Reserved::Accessed(KEY, all)));
+}
+
+#[test]
+fn the_last_news_of_a_region_is_told() {
+    the_last_news_is_told(|owner, region| {
+        assert_eq!(owner.revoke(region), Ok(Vec::new()));
+    });
+    the_last_news_is_told(|owner, region| {
+        assert_eq!(owner.try_revoke(region), Ok(Some(Vec::new())));
+    });
+}
+
 /// Takes a region back that nobody accesses.
 fn take_back(owner: &mut Engine, region: RegionId) {
     start_revoke(owner, region).expect("a region");
