@@ -32,7 +32,8 @@ pub trait Runtime: Debug + Send + Sealed {
     fn take_inbox(&self, inbox: &mut Inbox);
 
     /// The oldest reserved message that is in no inbox, already claimed; or the failure of a peer,
-    /// which comes behind all that it sent, with its last receipt. No progress.
+    /// which comes behind all that it sent, with its last receipt. Before both, counts of accesses,
+    /// which have no place in the order of messages. No progress.
     fn take_reserved(&self) -> Option<Reserved>;
 
     /// Whether accesses of peers, and of this endpoint, to the region under this key are told by

@@ -19,8 +19,6 @@ enum Waiting {
     Message(ClaimId),
     /// A peer has failed, with this last receipt.
     Ended(Peer, Error, u64),
-    /// The region under this key was accessed.
-    Accessed(u64),
 }
 
 /// Which messages these are, and those that have come.
@@ -32,9 +30,11 @@ pub(super) struct Kept {
     inbox: Inbox,
     /// What has come behind the messages in the inbox.
     waiting: VecDeque<Waiting>,
-    /// How often regions were accessed, by key: one word for each region waits, however often peers
-    /// access it.
+    /// How often regions were accessed, by key: one entry for each region waits, however often
+    /// peers access it.
     accesses: HashMap<u64, Accesses>,
+    /// These keys. Counts have no place in the order of the messages.
+    accessed: VecDeque<u64>,
 }
 
 impl Matching {
@@ -56,7 +56,8 @@ impl Matching {
     /// Whether anything waits for the runtime.
     #[inline(always)]
     pub(crate) fn has_reserved(&self) -> bool {
-        !(self.reserved.inbox.is_empty() & self.reserved.waiting.is_empty())
+        let kept = &self.reserved;
+        !(kept.inbox.is_empty() & kept.waiting.is_empty() & kept.accessed.is_empty())
     }
 
     /// Whether a whole message with this tag goes to the inbox.
@@ -104,7 +105,7 @@ impl Matching {
     pub(crate) fn reserve_access(&mut self, key: u64, wrote: bool) {
         let known = self.reserved.accesses.entry(key);
         if matches!(known, Entry::Vacant(_)) {
-            self.reserved.waiting.push_back(Waiting::Accessed(key));
+            self.reserved.accessed.push_back(key);
         }
         let count = known.or_default();
         let kind = if wrote {
@@ -118,22 +119,20 @@ impl Matching {
     /// The runtime does not want to know any more how often the region under this key was accessed.
     pub(crate) fn forget_accesses(&mut self, key: u64) {
         if self.reserved.accesses.remove(&key).is_some() {
-            let is_other =
-                |waiting: &Waiting| !matches!(waiting, Waiting::Accessed(of) if *of == key);
-            self.reserved.waiting.retain(is_other);
+            self.reserved.accessed.retain(|of| *of != key);
         }
     }
 
-    /// The oldest of what waits and is in no inbox.
+    /// The counts of a region, or the oldest of what waits and is in no inbox.
     pub(crate) fn take_reserved(&mut self) -> Option<Reserved> {
+        if let Some(key) = self.reserved.accessed.pop_front() {
+            let count = self.reserved.accesses.remove(&key).unwrap_or_default();
+            return Some(Reserved::Accessed(key, count));
+        }
         loop {
             match self.reserved.waiting.pop_front()? {
                 Waiting::Ended(peer, why, receipt) => {
                     return Some(Reserved::Ended(peer, why, receipt));
-                }
-                Waiting::Accessed(key) => {
-                    let count = self.reserved.accesses.remove(&key).unwrap_or_default();
-                    return Some(Reserved::Accessed(key, count));
                 }
                 Waiting::Message(claim) => {
                     let token = self.unexpected.claimed(claim);

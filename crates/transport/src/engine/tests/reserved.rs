@@ -10,7 +10,7 @@ use crate::Peer;
 use crate::engine::Engine;
 use crate::engine::protocol::receive;
 use crate::error::PeerFailure;
-use crate::raw::{ClaimId, Inbox, Posted, RawSliceMut, Reserved};
+use crate::raw::{Accesses, ClaimId, Inbox, Posted, RawSliceMut, Reserved};
 
 /// What the runtime's tags have in common.
 const TAG: u64 = 3 << 62;
@@ -68,6 +68,25 @@ fn they_match_nothing_and_come_in_the_order_of_sending() {
     send(&mut other, at_other, TAG | 5);
     turns(10, &mut [&mut other, &mut engine]);
     assert_eq!(in_inbox(&mut engine), [TAG | 5]);
+}
+
+/// Counts of accesses have no place in the order of the messages, which still come by the inbox.
+#[test]
+fn counts_of_accesses_keep_no_message_out_of_the_inbox() {
+    let (mut engine, mut other, _, at_other) = with_runtime();
+    for (key, tag) in [(5, TAG | 1), (6, TAG | 2)] {
+        engine.cx.matching.reserve_access(key, true);
+        send(&mut other, at_other, tag);
+        turns(10, &mut [&mut other, &mut engine]);
+    }
+    assert_eq!(in_inbox(&mut engine), [TAG | 1, TAG | 2]);
+    let once = Accesses {
+        reads: 0,
+        writes: 1,
+    };
+    engine.cx.matching.forget_accesses(5);
+    assert_eq!(engine.take_reserved(), Some(Reserved::Accessed(6, once)));
+    assert!(!engine.has_reserved());
 }
 
 #[test]
