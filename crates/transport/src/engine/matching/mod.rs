@@ -38,7 +38,7 @@ pub(crate) struct Matching {
     reserved: Kept,
     bound: UnexpectedBound,
     pub(crate) deaths: Deaths,
-    /// Messages that found no receive, wrapping.
+    /// Messages that found no receive, and news of accesses, wrapping.
     kept: u32,
 }
 

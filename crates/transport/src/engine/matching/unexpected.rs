@@ -95,10 +95,15 @@ impl Matching {
         changed
     }
 
-    /// Messages that found no receive so far, wrapping.
+    /// Messages that found no receive so far, and news of accesses, wrapping.
     #[inline(always)]
     pub(crate) fn kept(&self) -> u32 {
         self.kept
+    }
+
+    /// A peer has said something that no receive asks for, and that is no message.
+    pub(crate) fn note_unasked(&mut self) {
+        self.kept = self.kept.wrapping_add(1);
     }
 
     /// Whether senders are asked to offer their messages.

@@ -360,6 +360,7 @@ pub(crate) fn report(cx: &mut Cx, index: u32, kind: Access) {
 pub(crate) fn on_accessed(cx: &mut Cx, accessed: Accessed) {
     let Accessed { serial, wrote } = accessed;
     let kind = if wrote { Access::WRITE } else { Access::READ };
+    cx.matching.note_unasked();
     if let Some(key) = cx.regions.reported_by_peer(serial, kind) {
         cx.matching.reserve_access(key, wrote);
     }

@@ -247,6 +247,26 @@ fn made_up_news_is_passed_over() {
     assert_eq!(owner.attach(of_peer), Ok(true));
 }
 
+/// What no wait here has asked for is no reason for it to keep the processor.
+#[test]
+fn news_is_no_progress_that_a_wait_asks_for() {
+    let mut memory = Memory::new();
+    let (mut owner, mut peer, _, of_owner) = meet(open(1), open(1));
+    owner.report_accesses(KEY, Access::WRITE);
+    memory.expose(&mut owner, KEY);
+    for serial in [1 << 32, u64::MAX] {
+        let before = owner.cx.matching.kept();
+        let news = Accessed {
+            serial,
+            wrote: true,
+        };
+        outbox::control(&mut peer.cx, of_owner, news.encode());
+        turns(10, &mut [&mut owner, &mut peer]);
+        assert_eq!(owner.cx.matching.kept(), before.wrapping_add(1));
+    }
+    assert_eq!(told(&mut [&mut owner, &mut peer], 1).writes, 1);
+}
+
 #[test]
 fn news_of_no_known_kind_ends_the_peer() {
     let (mut owner, mut peer, of_peer, of_owner) = meet(open(1), open(1));
