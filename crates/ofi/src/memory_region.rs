@@ -124,7 +124,7 @@ impl Region {
         Ok(())
     }
 
-    /// Makes it reachable through all endpoints, or through none.
+    /// Makes it reachable through all endpoints. After an error it may be through some.
     fn expose_everywhere(&self) -> Result<(), i32> {
         let mut exposed = Ok(());
         self.domain.for_each_endpoint(|endpoint| {
@@ -132,11 +132,6 @@ impl Region {
                 exposed = self.expose(endpoint);
             }
         });
-        if exposed.is_err() {
-            // No peer knows the key yet.
-            let _ = self.revoke();
-            self.unwatch();
-        }
         exposed
     }
 
@@ -186,12 +181,17 @@ impl Region {
         }
     }
 
-    /// Waits for accesses under way.
+    /// Takes it back for good: [`hide`](Self::hide).
+    fn revoke(&self) -> Result<(), i32> {
+        self.over.set(true);
+        self.hide()
+    }
+
+    /// Has peers reach it no longer, and waits for accesses under way.
     ///
     /// # Errors
     /// `FI_EBUSY`: a peer is in the middle of one, and stays there. No other one begins.
-    fn revoke(&self) -> Result<(), i32> {
-        self.over.set(true);
+    fn hide(&self) -> Result<(), i32> {
         let mut exposed = self.exposed.borrow_mut();
         self.domain.for_each_endpoint(|endpoint| {
             exposed.retain(|(at, id)| *at != endpoint.number || is_in_use(endpoint, *id));
@@ -285,7 +285,12 @@ unsafe fn register(domain: *mut fid, asked: &Asked, region: *mut *mut fid_mr) ->
         exposed: RefCell::default(),
         left: RefCell::default(),
     });
-    object.expose_everywhere()?;
+    if let Err(errno) = object.expose_everywhere() {
+        // No peer knows the key yet.
+        let _ = object.revoke();
+        object.unwatch();
+        return Err(errno);
+    }
     domain.regions.borrow_mut().insert(key, Arc::clone(&object));
     // SAFETY: checked.
     unsafe { *region = object::hand_out(object) };

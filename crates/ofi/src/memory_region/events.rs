@@ -122,6 +122,12 @@ impl Region {
 
     /// The region is no more: nobody tells of it.
     pub(super) fn unwatch(&self) {
+        self.leave_endpoints();
+        self.counters.take();
+    }
+
+    /// No endpoint tells of it.
+    fn leave_endpoints(&self) {
         self.domain.for_each_endpoint(|endpoint| {
             let key = limic_key(self.key);
             if endpoint.enabled.get() && endpoint.counters.watches(key) {
@@ -134,15 +140,24 @@ impl Region {
                 endpoint.leave_counters(&counters);
             }
         });
-        self.counters.take();
     }
 
-    /// Peers may reach it from now on.
+    /// Peers may reach it from now on. After an error they may not, and it can be tried again.
     fn enable(&self) -> Result<(), i32> {
-        if self.enabled.replace(true) {
+        if self.enabled.get() {
             return Ok(());
         }
-        self.expose_everywhere()
+        // Of an attempt before, in which a peer that guessed the key was in the middle of an
+        // access.
+        self.hide()?;
+        self.enabled.set(true);
+        let exposed = self.expose_everywhere();
+        if exposed.is_err() {
+            self.enabled.set(false);
+            let _ = self.hide();
+            self.leave_endpoints();
+        }
+        exposed
     }
 }
 

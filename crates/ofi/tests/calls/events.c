@@ -67,9 +67,15 @@ static void refusals(struct fid_mr *region, struct fid_cntr *writes)
 }
 
 /* A region that is to be enabled is not there before, and is bound to nothing after that. */
-static void enabling(struct fid_mr *region)
+static void enabling(struct fid_mr *region, struct fid_cntr *writes)
 {
     struct fid_cntr *late = open_counter();
+    int descriptor, kept;
+    /* An attempt that fails changes nothing: for want of the descriptor that sleepers need. */
+    OK(fi_control(&writes->fid, FI_GETWAIT, &descriptor));
+    CHECK((kept = dup(descriptor)) >= 0 && dup2(line_to_other, descriptor) == descriptor);
+    CHECK(fi_mr_enable(region) < 0 && fi_mr_enable(region) < 0);
+    CHECK(dup2(kept, descriptor) == descriptor && close(kept) == 0);
     meet();
     RETRY(fi_write(ep, bytes, 8, NULL, other, 0, KEY, &contexts[0]));
     CHECK(failure().err == FI_EKEYREJECTED);
@@ -266,7 +272,7 @@ void events(void)
     refusals(region, writes);
     if (enables) {
         OK(fi_mr_bind(region, &reads->fid, FI_REMOTE_READ));
-        enabling(region);
+        enabling(region, writes);
     } else
         /* It works from the start, and may be enabled all the same. */
         OK(fi_mr_enable(region));
