@@ -161,7 +161,14 @@ impl Endpoint {
             // SAFETY: the caller's promise; the node is this operation's.
             unsafe {
                 match self.access_piece(access, peer, local, whole) {
-                    Ok(Piece::Over(outcome)) => self.finish(node, outcome),
+                    Ok(Piece::Over(outcome)) => {
+                        self.finish(node, outcome);
+                        if self.caps & FI_RMA_EVENT != 0 {
+                            // An endpoint's access to itself rings nobody: whoever sleeps until it
+                            // is counted is woken from here.
+                            self.hear_peers();
+                        }
+                    }
                     Ok(Piece::Pending(id, None)) => self.watch(id, name_of(node, kind::NODE)),
                     Ok(Piece::Pending(id, Some(bytes))) => {
                         self.watch_copy(id, bytes, Of::Operation(node));

@@ -39,3 +39,8 @@ fn accesses_over_a_network_are_counted() {
     ];
     part_with("enabled-events", &settings);
 }
+
+#[test]
+fn who_sleeps_until_an_access_is_counted_is_woken() {
+    part("woken");
+}
