@@ -207,6 +207,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
                 step(region, endpoint);
             }
         }
+        if endpoint.caps & FI_RMA_EVENT != 0 {
+            // Counters that outlive it count what peers have done until now.
+            endpoint.hear_peers();
+        }
         drop(turn);
         let turn = endpoint.turns.control();
         endpoint.tally.print(endpoint);

@@ -33,12 +33,24 @@ static void hear(void)
     CHECK(recv(line_to_other, &byte, 1, 0) == 1);
 }
 
-static void write_to(uint64_t key, size_t len, unsigned seed)
+/* The same without progress, unless the other one needs it. */
+static void hear_without_progress(void)
+{
+    struct pollfd line = {line_to_other, POLLIN, 0};
+    if (poll(&line, 1, 500) == 0)
+        while (poll(&line, 1, 0) == 0)
+            fi_cq_read(cq, NULL, 0);
+    hear();
+}
+
+static void write_through(fi_addr_t peer, uint64_t key, size_t len, unsigned seed)
 {
     fill(bytes, len, seed);
-    RETRY(fi_write(ep, bytes, len, NULL, other, 0, key, &contexts[0]));
+    RETRY(fi_write(ep, bytes, len, NULL, peer, 0, key, &contexts[0]));
     CHECK(completion().op_context == &contexts[0]);
 }
+
+static void write_to(uint64_t key, size_t len, unsigned seed) { write_through(other, key, len, seed); }
 
 static void read_from(uint64_t key, size_t len)
 {
@@ -223,6 +235,40 @@ static void counters_of_an_endpoint(struct fid_cntr *of_region)
     OK(fi_close(&reads->fid));
 }
 
+/* A counter of a region counts by all endpoints. What was over before counts, though this process
+ * has had no turn since: when one of them is closed, and the region stays, and when the region is
+ * closed. */
+static void news_at_the_end(void)
+{
+    struct fid_cntr *writes = open_counter();
+    struct fid_mr *region = expose(mine, LAST, FI_RMA_EVENT);
+    struct fid_ep *end = open_end(info, NULL);
+    fi_addr_t peer = swap_names(end);
+    OK(fi_mr_bind(region, &writes->fid, FI_REMOTE_WRITE));
+    OK(fi_mr_enable(region));
+    meet();
+    /* With the first one, the two meet. */
+    for (uint64_t count = 1; count <= 4; count++) {
+        if (me) {
+            write_through(count % 2 ? peer : other, LAST, 8, 5);
+            say();
+        } else {
+            hear_without_progress();
+            if (count == 3)
+                OK(fi_close(&end->fid));
+            if (count == 4)
+                OK(fi_close(&region->fid));
+            CHECK(fi_cntr_read(writes) == count);
+        }
+        meet();
+    }
+    if (me) {
+        OK(fi_close(&end->fid));
+        OK(fi_close(&region->fid));
+    }
+    OK(fi_close(&writes->fid));
+}
+
 /* Pieces would count one by one, so there is one; and what is not asked for is not there. */
 static void what_is_offered(void)
 {
@@ -285,6 +331,7 @@ void events(void)
     reads_are_counted(reads, writes);
     many(writes);
     counters_of_an_endpoint(writes);
+    news_at_the_end();
     uint64_t before = fi_cntr_read(writes);
     meet();
     /* The next region under the key is another one, and the counters are free. */
