@@ -47,9 +47,9 @@ pub enum Reserved {
     /// A peer has failed, for this reason, and no such message comes from it any more. Its last
     /// [receipt](Runtime::receipt_of).
     Ended(Peer, Error, u64),
-    /// The region under this key was accessed so often, of which the runtime wants to
+    /// How often the region under this key was accessed, if the runtime wants to
     /// [know](Runtime::report_accesses). Peers that access it by themselves say so: a false word of
-    /// one of them counts as an access that it might have made.
+    /// one of them counts as an access that it may make.
     Accessed(u64, Accesses),
 }
 

@@ -116,6 +116,7 @@ impl Region {
             .borrow_mut()
             .insert(key, counters.clone());
         endpoint.limic.report_accesses(key, kinds);
+        // Those that this region had before and that no other region, nor the endpoint itself, has.
         endpoint.leave_counters(&before.unwrap_or_default());
         Ok(())
     }

@@ -35,7 +35,8 @@ pub struct RegionTerms {
     pub access: u64,
     /// The offset by which peers name the first byte.
     pub origin: u64,
-    /// A number that no other region of this owner has or had, whatever its key.
+    /// A number that no other region of this owner has, whatever its key, nor had in its last 2^32
+    /// exposures.
     pub serial: u64,
 }
 
@@ -69,8 +70,8 @@ impl<M: Memory> RegionTable<M> {
         word(KEY).store(key, Ordering::Release);
     }
 
-    /// Changes the bits of a region that has an entry here. Accesses that begin see the new ones
-    /// if their process was told of them.
+    /// Changes the bits of a region that has an entry here. A peer that hears of the change by a
+    /// message sees it in its next access; others see it some time later.
     pub fn set_access(&self, index: u32, access: u64) {
         if index < self.count {
             self.word(index, ACCESS).store(access, Ordering::Relaxed);

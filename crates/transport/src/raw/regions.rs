@@ -33,6 +33,11 @@ impl Access {
         read: true,
         write: true,
     };
+    /// Neither.
+    pub const NONE: Self = Self {
+        read: false,
+        write: false,
+    };
 
     pub(crate) fn bits(self) -> u64 {
         u64::from(self.read) | u64::from(self.write) << 1
@@ -44,12 +49,6 @@ impl Access {
             write: bits & 2 != 0,
         }
     }
-
-    /// Neither.
-    pub const NONE: Self = Self {
-        read: false,
-        write: false,
-    };
 
     /// The word that peers find of a region: what they may do, and what they tell its owner of.
     pub(crate) fn published(self, reported: Self) -> u64 {

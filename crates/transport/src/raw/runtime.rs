@@ -36,11 +36,11 @@ pub trait Runtime: Debug + Send + Sealed {
     /// which have no place in the order of messages. No progress.
     fn take_reserved(&self) -> Option<Reserved>;
 
-    /// Whether accesses of peers, and of this endpoint, to the region under this key are told by
-    /// [`take_reserved`](Self::take_reserved): those of these kinds. It holds for the region that
-    /// has the key now, and for one that is exposed under it later, from its first access on. What
-    /// was not told yet is forgotten where it ends ([`Access::NONE`]). An endpoint over the kernel
-    /// module tells of none.
+    /// From now on, [`take_reserved`](Self::take_reserved) tells of accesses of these kinds to the
+    /// region under this key, by peers and by this endpoint. There need not be a region yet: the
+    /// first access to it is told too. The wish is one about the key. It outlives the region, until
+    /// it is taken back with [`Access::NONE`], which forgets what was not told yet. An endpoint
+    /// over the kernel module tells of none.
     fn report_accesses(&self, key: u64, kinds: Access);
 
     /// Whether a peer can be given a receipt: it sends through a ring of its own. It can from then
