@@ -1,15 +1,16 @@
 //! Memory regions: memory that peers may read, write and change under a key.
 
+mod closed;
 mod events;
 
 use core::cell::{Cell, RefCell};
 use core::ffi::{c_int, c_void};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use limic::raw::{OneSided, RawSliceMut};
-use limic::{Access, Error, HybridEndpoint, RegionId};
+use limic::{Access, Error, RegionId};
 
+use self::closed::Left;
 pub(crate) use self::events::RegionCounters;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
@@ -56,25 +57,6 @@ pub(crate) struct Region {
     exposed: RefCell<Vec<(u16, RegionId)>>,
     /// Where a peer was in the middle of an access when the endpoint was closed.
     left: RefCell<Vec<Left>>,
-}
-
-/// What a closed endpoint has left exposed.
-struct Left {
-    /// Its number, which another one may have after it.
-    number: u16,
-    id: RegionId,
-    /// The endpoint, which is asked whether that is over; none until it is closed.
-    limic: Option<Rc<HybridEndpoint>>,
-}
-
-impl Left {
-    fn is_in_use(&self) -> bool {
-        let revoked = self.limic.as_ref().map(|limic| limic.try_revoke(self.id));
-        matches!(
-            revoked,
-            None | Some(Ok(None) | Err(Error::RegionInUse { .. }))
-        )
-    }
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -133,39 +115,6 @@ impl Region {
             }
         });
         exposed
-    }
-
-    /// An endpoint is to be closed: no access through it begins any more.
-    pub(crate) fn withdraw(&self, endpoint: &Endpoint) {
-        let exposed = self.exposed.borrow();
-        if let Some((_, id)) = exposed.iter().find(|(at, _)| *at == endpoint.number) {
-            // What is under way is asked about again.
-            let _ = endpoint.limic.try_revoke(*id);
-        }
-    }
-
-    /// Waits for accesses under way through an endpoint that is to be closed.
-    pub(crate) fn forget(&self, endpoint: &Endpoint) {
-        self.exposed.borrow_mut().retain(|(at, id)| {
-            let here = *at == endpoint.number;
-            if here && is_in_use(endpoint, *id) {
-                self.left.borrow_mut().push(Left {
-                    number: *at,
-                    id: *id,
-                    limic: None,
-                });
-            }
-            !here
-        });
-    }
-
-    /// An endpoint is closed, and no other one has its number yet.
-    pub(crate) fn keep_closed(&self, number: u16, limic: &Rc<HybridEndpoint>) {
-        let mut left = self.left.borrow_mut();
-        let here = left.iter_mut().filter(|left| left.number == number);
-        for left in here.filter(|left| left.limic.is_none()) {
-            left.limic = Some(Rc::clone(limic));
-        }
     }
 
     /// Where `len` bytes at a peer's offset lie, if such an access is allowed.

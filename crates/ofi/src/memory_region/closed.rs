@@ -1,0 +1,63 @@
+//! Regions that stay while an endpoint is closed through which peers reach them.
+
+use std::rc::Rc;
+
+use limic::raw::OneSided;
+use limic::{Error, HybridEndpoint, RegionId};
+
+use super::{Region, is_in_use};
+use crate::endpoint::Endpoint;
+
+/// What a closed endpoint has left exposed.
+pub(super) struct Left {
+    /// Its number, which another one may have after it.
+    number: u16,
+    id: RegionId,
+    /// The endpoint, which is asked whether that is over; none until it is closed.
+    limic: Option<Rc<HybridEndpoint>>,
+}
+
+impl Left {
+    pub(super) fn is_in_use(&self) -> bool {
+        let revoked = self.limic.as_ref().map(|limic| limic.try_revoke(self.id));
+        matches!(
+            revoked,
+            None | Some(Ok(None) | Err(Error::RegionInUse { .. }))
+        )
+    }
+}
+
+impl Region {
+    /// An endpoint is to be closed: no access through it begins any more.
+    pub(crate) fn withdraw(&self, endpoint: &Endpoint) {
+        let exposed = self.exposed.borrow();
+        if let Some((_, id)) = exposed.iter().find(|(at, _)| *at == endpoint.number) {
+            // What is under way is asked about again.
+            let _ = endpoint.limic.try_revoke(*id);
+        }
+    }
+
+    /// Waits for accesses under way through an endpoint that is to be closed.
+    pub(crate) fn forget(&self, endpoint: &Endpoint) {
+        self.exposed.borrow_mut().retain(|(at, id)| {
+            let here = *at == endpoint.number;
+            if here && is_in_use(endpoint, *id) {
+                self.left.borrow_mut().push(Left {
+                    number: *at,
+                    id: *id,
+                    limic: None,
+                });
+            }
+            !here
+        });
+    }
+
+    /// An endpoint is closed, and no other one has its number yet.
+    pub(crate) fn keep_closed(&self, number: u16, limic: &Rc<HybridEndpoint>) {
+        let mut left = self.left.borrow_mut();
+        let here = left.iter_mut().filter(|left| left.number == number);
+        for left in here.filter(|left| left.limic.is_none()) {
+            left.limic = Some(Rc::clone(limic));
+        }
+    }
+}
