@@ -100,7 +100,7 @@ void memory(void);
 void atomics(void);
 void writes(void);
 void events(void);
-void woken_by_a_thread(void);
+void woken(void);
 void waiting(void);
 void killed(pid_t child);
 void lost(pid_t child);

@@ -23,11 +23,11 @@ int main(int argc, char **argv)
     if (!strcmp(part, "moved"))
         data_progress = FI_PROGRESS_AUTO;
     int enabled = !strcmp(part, "enabled-events"), events_too = enabled || !strcmp(part, "events");
-    int woken = !strcmp(part, "woken");
-    if (events_too || woken)
+    int sleeps = !strcmp(part, "woken");
+    if (events_too || sleeps)
         more_caps = FI_RMA_EVENT;
     int waits = !strcmp(part, "waiting"), many = !strcmp(part, "threads");
-    open_all(waits ? FI_WAIT_FD : FI_WAIT_NONE, waits || many || woken ? FI_THREAD_SAFE : FI_THREAD_DOMAIN,
+    open_all(waits ? FI_WAIT_FD : FI_WAIT_NONE, waits || many || sleeps ? FI_THREAD_SAFE : FI_THREAD_DOMAIN,
              !strcmp(part, "basic-memory") ? MODE_BASIC
              : enabled                   ? FI_MR_RMA_EVENT
                                          : 0);
@@ -48,8 +48,8 @@ int main(int argc, char **argv)
         writes();
     else if (events_too)
         events();
-    else if (woken)
-        woken_by_a_thread();
+    else if (sleeps)
+        woken();
     else if (!strcmp(part, "objects"))
         objects();
     else if (!strcmp(part, "shortage"))

@@ -42,5 +42,6 @@ fn accesses_over_a_network_are_counted() {
 
 #[test]
 fn who_sleeps_until_an_access_is_counted_is_woken() {
-    part("woken");
+    // Then nobody looks around without being woken.
+    part_with("woken", &[("TEST_LIMIC_WAKE_UPS", "1")]);
 }
