@@ -125,10 +125,12 @@ impl ReceiveRings {
                 credit_returned(cx, input.peer, credited);
             }
         }
-        // While private rings deliver, the shared one gets every eighth turn.
+        // While private rings deliver, the shared one gets every eighth turn. It gets each where
+        // endpoints outnumber processors: what lies there is waited for by a wait that gives the
+        // processor away when the others have delivered.
         self.turn = self.turn.wrapping_add(1);
-        let its_turn = (!moved || self.turn % 8 == 0) && self.shared_timed == 0;
-        if its_turn && !self.shared.is_empty() {
+        let its_turn = !moved || self.turn % 8 == 0 || cx.wakeup.is_oversubscribed();
+        if its_turn && self.shared_timed == 0 && !self.shared.is_empty() {
             moved |= self.drain_shared(cx);
         }
         moved

@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use super::{Log, attach_both, open, open_with, pending, post_receive, until};
+use super::{
+    Log, attach_both, open, open_with, pending, post_receive, send, turns, until, with_private_ring,
+};
 use crate::Peer;
 use crate::engine::{Engine, SOCKETS_WHILE_BUSY};
 
@@ -43,5 +45,24 @@ fn an_endpoint_that_knows_nobody_polls_as_others_do() {
     let mut engine = open(1);
     for _ in 0..2 * SOCKETS_WHILE_BUSY {
         assert!(!engine.poll());
+    }
+}
+
+/// A wait may give the processor away after any turn there, also if private rings have delivered.
+#[test]
+fn where_processors_are_shared_each_turn_takes_from_all_rings() {
+    let mut reader = open(1);
+    let [mut often, mut seldom] = [(); 2].map(|()| open(0));
+    let (_, at_often) = attach_both(&mut reader, &mut often);
+    let (_, at_seldom) = attach_both(&mut reader, &mut seldom);
+    with_private_ring(&mut often, at_often, &mut reader);
+    turns(10, &mut [&mut reader, &mut often, &mut seldom]);
+    reader.cx.wakeup.set_oversubscribed(true);
+    for _ in 0..3 {
+        let before = reader.cx.matching.kept();
+        send(&mut often, at_often, 1);
+        send(&mut seldom, at_seldom, 1);
+        reader.progress();
+        assert_eq!(reader.cx.matching.kept(), before + 2);
     }
 }
