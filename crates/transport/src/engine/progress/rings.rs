@@ -126,8 +126,8 @@ impl ReceiveRings {
             }
         }
         // While private rings deliver, the shared one gets every eighth turn. It gets each where
-        // endpoints outnumber processors: what lies there is waited for by a wait that gives the
-        // processor away when the others have delivered.
+        // endpoints outnumber processors: a wait there may give the processor away behind any turn,
+        // and what it waits for may lie in the shared ring.
         self.turn = self.turn.wrapping_add(1);
         let its_turn = !moved || self.turn % 8 == 0 || cx.wakeup.is_oversubscribed();
         if its_turn && self.shared_timed == 0 && !self.shared.is_empty() {
