@@ -4,8 +4,7 @@
 //! handed over without a way through the store. Of the others the bytes are to be had yet, as if a
 //! matched probe had found them.
 
-use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use super::Matching;
 use super::unexpected::NoMemory;
@@ -31,10 +30,8 @@ pub(super) struct Kept {
     /// What has come behind the messages in the inbox.
     waiting: VecDeque<Waiting>,
     /// How often regions were accessed, by key: one entry for each region waits, however often
-    /// peers access it.
-    accesses: HashMap<u64, Accesses>,
-    /// These keys. Counts have no place in the order of the messages.
-    accessed: VecDeque<u64>,
+    /// peers access it. It has no place in the order of the messages.
+    accesses: BTreeMap<u64, Accesses>,
 }
 
 impl Matching {
@@ -57,7 +54,7 @@ impl Matching {
     #[inline(always)]
     pub(crate) fn has_reserved(&self) -> bool {
         let kept = &self.reserved;
-        !(kept.inbox.is_empty() & kept.waiting.is_empty() & kept.accessed.is_empty())
+        !(kept.inbox.is_empty() & kept.waiting.is_empty() & kept.accesses.is_empty())
     }
 
     /// Whether a whole message with this tag goes to the inbox.
@@ -103,11 +100,7 @@ impl Matching {
 
     /// The region under this key was written, or read.
     pub(crate) fn reserve_access(&mut self, key: u64, wrote: bool) {
-        let known = self.reserved.accesses.entry(key);
-        if matches!(known, Entry::Vacant(_)) {
-            self.reserved.accessed.push_back(key);
-        }
-        let count = known.or_default();
+        let count = self.reserved.accesses.entry(key).or_default();
         let kind = if wrote {
             &mut count.writes
         } else {
@@ -118,15 +111,12 @@ impl Matching {
 
     /// The runtime does not want to know any more how often the region under this key was accessed.
     pub(crate) fn forget_accesses(&mut self, key: u64) {
-        if self.reserved.accesses.remove(&key).is_some() {
-            self.reserved.accessed.retain(|of| *of != key);
-        }
+        self.reserved.accesses.remove(&key);
     }
 
     /// The counts of a region, or the oldest of what waits and is in no inbox.
     pub(crate) fn take_reserved(&mut self) -> Option<Reserved> {
-        if let Some(key) = self.reserved.accessed.pop_front() {
-            let count = self.reserved.accesses.remove(&key).unwrap_or_default();
+        if let Some((key, count)) = self.reserved.accesses.pop_first() {
             return Some(Reserved::Accessed(key, count));
         }
         loop {

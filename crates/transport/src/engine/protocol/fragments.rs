@@ -336,7 +336,7 @@ pub(crate) fn all_sent(cx: &mut Cx, slot: Slot, fragments: Fragments) {
     let (to, tag, len) = (sending.to, sending.tag, sending.data.len());
     // What a peer reads of a region counts with the peer.
     if let Some(index) = fragments.region {
-        regions::report(cx, index, Access::READ);
+        regions::note_access(cx, index, Access::READ);
         send::end_send(cx, slot, sent(to, tag, len));
         return regions::end_access(cx, fragments.region, to);
     }

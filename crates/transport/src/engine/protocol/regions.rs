@@ -121,7 +121,7 @@ pub(crate) fn read_own(
     into.copy_from_send(&unsafe { send_buffer(bytes) }, len);
     counting::assign_row(cx, me);
     counting::count_received_by(cx, me, Path::SelfCopy, len);
-    report(cx, index, Access::READ);
+    note_access(cx, index, Access::READ);
     Ok(Posted::Done(sent(me, 0, len)))
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn write_own(
     unsafe { ReceiveBuffer::new(&[bytes]) }.copy_from_send(data, len);
     counting::assign_row(cx, me);
     counting::count_sent(cx, me, Path::SelfCopy, len);
-    report(cx, index, Access::WRITE);
+    note_access(cx, index, Access::WRITE);
     Ok(Posted::Done(sent(me, 0, len)))
 }
 
@@ -284,7 +284,7 @@ pub(crate) fn on_get(cx: &mut Cx, from: u32, asked: RegionAccess) {
         Err(refusal) => return outbox::answer(cx, from, refusal.encode(id)),
     };
     if len == 0 {
-        report(cx, index, Access::READ);
+        note_access(cx, index, Access::READ);
         return outbox::answer(cx, from, Done::Nothing.encode(id));
     }
     if !is_admitted(cx, from) {
@@ -342,14 +342,14 @@ pub(crate) fn on_put(cx: &mut Cx, from: u32, asked: RegionAccess) {
 
 /// The runtime wants to know of accesses to the region under this key, or of none.
 pub(crate) fn report_accesses(cx: &mut Cx, key: u64, kinds: Access) {
-    cx.regions.report(&cx.memory.segment, key, kinds);
+    cx.regions.set_wanted(&cx.memory.segment, key, kinds);
     if kinds == Access::NONE {
         cx.matching.forget_accesses(key);
     }
 }
 
 /// A region was accessed, of which the runtime may want to know.
-pub(crate) fn report(cx: &mut Cx, index: u32, kind: Access) {
+pub(crate) fn note_access(cx: &mut Cx, index: u32, kind: Access) {
     if let Some(key) = cx.regions.reported(index, kind) {
         cx.matching.reserve_access(key, kind.write);
     }
@@ -369,7 +369,7 @@ pub(crate) fn on_accessed(cx: &mut Cx, accessed: Accessed) {
 /// A write into a region is complete.
 pub(crate) fn finish_put(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     if let Some(index) = incoming.region {
-        report(cx, index, Access::WRITE);
+        note_access(cx, index, Access::WRITE);
     }
     let done = Done::Received(incoming.path).encode(incoming.remote);
     outbox::answer(cx, incoming.from(), done);

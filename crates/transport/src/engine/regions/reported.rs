@@ -13,7 +13,7 @@ impl Regions {
 
     /// The runtime wants to know of such accesses to the region that has this key, or is to have
     /// it.
-    pub(crate) fn report(&mut self, segment: &OwnSegment, key: u64, kinds: Access) {
+    pub(crate) fn set_wanted(&mut self, segment: &OwnSegment, key: u64, kinds: Access) {
         if kinds == Access::NONE {
             self.reported.remove(&key);
         } else {
