@@ -24,16 +24,7 @@ static struct fid_cntr *open_counter(void)
     return one;
 }
 
-/* The other process is about to do something, of which this one hears through a counter alone. */
-static void say(void) { CHECK(send(line_to_other, "", 1, MSG_NOSIGNAL) == 1); }
-
-static void hear(void)
-{
-    char byte;
-    CHECK(recv(line_to_other, &byte, 1, 0) == 1);
-}
-
-/* The same without progress, unless the other one needs it. */
+/* Waits for a word of the other process without progress, unless the other one needs it. */
 static void hear_without_progress(void)
 {
     struct pollfd line = {line_to_other, POLLIN, 0};
@@ -193,10 +184,7 @@ static void counters_of_an_endpoint(struct fid_cntr *of_region)
 {
     struct fid_cntr *reads = open_counter(), *writes = open_counter();
     uint64_t before, one = 1, word;
-    struct fid_ep *end;
-    OK(fi_endpoint(domain, info, &end, NULL));
-    OK(fi_ep_bind(end, &av->fid, 0));
-    OK(fi_ep_bind(end, &cq->fid, FI_TRANSMIT | FI_RECV));
+    struct fid_ep *end = begin_end(cq, info);
     OK(fi_ep_bind(end, &reads->fid, FI_REMOTE_READ));
     OK(fi_ep_bind(end, &writes->fid, FI_REMOTE_WRITE));
     OK(fi_enable(end));

@@ -255,9 +255,7 @@ static void poll_counters(void)
     OK(fi_cq_open(domain, &attr, &queue, NULL));
     OK(fi_cntr_open(domain, &counting, &sent, &sent));
     OK(fi_cntr_open(domain, &counting, &received, &received));
-    OK(fi_endpoint(domain, info, &end, NULL));
-    OK(fi_ep_bind(end, &av->fid, 0));
-    OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT | FI_RECV));
+    end = begin_end(queue, info);
     OK(fi_ep_bind(end, &sent->fid, FI_SEND));
     OK(fi_ep_bind(end, &received->fid, FI_RECV));
     OK(fi_enable(end));

@@ -19,14 +19,24 @@ int ended;
 /* Waits for the other process, making progress meanwhile. */
 void meet(void)
 {
-    char byte = 0;
+    char byte;
     ssize_t count;
-    CHECK(send(line_to_other, &byte, 1, MSG_NOSIGNAL) == 1);
+    say();
     while ((count = recv(line_to_other, &byte, 1, MSG_DONTWAIT)) != 1) {
         /* The other one has said why it is gone. */
         CHECK(count != 0);
         fi_cq_read(cq, NULL, 0);
     }
+}
+
+/* A word to the other process. */
+void say(void) { CHECK(send(line_to_other, "", 1, MSG_NOSIGNAL) == 1); }
+
+/* Waits for a word of the other process, without any progress. */
+void hear(void)
+{
+    char byte;
+    CHECK(recv(line_to_other, &byte, 1, 0) == 1);
 }
 
 /* What the queue says next, of all but the send that may end at any time: as fi_cq_read says it,
@@ -112,6 +122,16 @@ void open_all(enum fi_wait_obj wait, int threading, int mr_mode)
     CHECK(room == len);
 }
 
+/* An endpoint that the caller binds to more, and then enables. */
+struct fid_ep *begin_end(struct fid_cq *queue, struct fi_info *like)
+{
+    struct fid_ep *end;
+    OK(fi_endpoint(domain, like, &end, NULL));
+    OK(fi_ep_bind(end, &av->fid, 0));
+    OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT | FI_RECV));
+    return end;
+}
+
 /* One more endpoint, which reports all operations; a counter may count those that it starts. */
 struct fid_ep *open_end(struct fi_info *like, struct fid_cntr *started)
 {
@@ -121,10 +141,7 @@ struct fid_ep *open_end(struct fi_info *like, struct fid_cntr *started)
 /* The same with a queue of the caller's choice. */
 struct fid_ep *open_end_on(struct fid_cq *queue, struct fi_info *like, struct fid_cntr *started)
 {
-    struct fid_ep *end;
-    OK(fi_endpoint(domain, like, &end, NULL));
-    OK(fi_ep_bind(end, &av->fid, 0));
-    OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT | FI_RECV));
+    struct fid_ep *end = begin_end(queue, like);
     if (started)
         OK(fi_ep_bind(end, &started->fid, FI_SEND | FI_READ | FI_WRITE));
     OK(fi_enable(end));

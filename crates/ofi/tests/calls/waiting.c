@@ -34,18 +34,6 @@ static void arm(struct fid_cq *queue, int descriptor)
     } while (readable(descriptor, 0));
 }
 
-/* Waits for a word of the other process, without moving any message. */
-static void hear(void)
-{
-    char byte;
-    CHECK(recv(line_to_other, &byte, 1, 0) == 1);
-}
-
-static void say(void)
-{
-    CHECK(send(line_to_other, "", 1, MSG_NOSIGNAL) == 1);
-}
-
 /* What another thread does to an endpoint while this one sleeps on its queue for receives. */
 static void use_sends(struct fid_cq *sends, int how)
 {
@@ -194,9 +182,7 @@ static void sleep_on_a_counter(void)
     OK(fi_control(&received->fid, FI_GETWAITOBJ, &kind));
     CHECK(kind == FI_WAIT_FD);
     OK(fi_cq_open(domain, &cq_attr, &queue, NULL));
-    OK(fi_endpoint(domain, info, &end, NULL));
-    OK(fi_ep_bind(end, &av->fid, 0));
-    OK(fi_ep_bind(end, &queue->fid, FI_TRANSMIT | FI_RECV));
+    end = begin_end(queue, info);
     OK(fi_ep_bind(end, &received->fid, FI_RECV));
     OK(fi_enable(end));
     fi_addr_t peer = swap_names(end);
