@@ -234,12 +234,13 @@ pub(crate) unsafe extern "C" fn open(
 ) -> c_int {
     ffi_guard::status(|| {
         // SAFETY: C passes an info of this provider, whose attributes may be missing.
-        let attr = unsafe { info.as_ref().and_then(|info| info.domain_attr.as_ref()) };
+        let info = unsafe { info.as_ref() };
+        // SAFETY: as above.
+        let attr = info.and_then(|info| unsafe { info.domain_attr.as_ref() });
         if domain.is_null() {
             return Err(FI_EINVAL);
         }
-        // SAFETY: as above.
-        let text = unsafe { info.as_ref() }.is_some_and(|info| info.addr_format == FI_ADDR_STR);
+        let text = info.is_some_and(|info| info.addr_format == FI_ADDR_STR);
         let moves = attr.is_some_and(|attr| attr.data_progress == FI_PROGRESS_AUTO);
         let auto = moves.then(AutoProgress::new).transpose()?;
         let threading = attr.map_or(FI_THREAD_UNSPEC, |attr| attr.threading);
@@ -260,8 +261,7 @@ pub(crate) unsafe extern "C" fn open(
             regions: RefCell::default(),
             basic_regions: attr.is_some_and(|attr| attr.mr_mode == FI_MR_BASIC),
             next_key: Cell::new(1),
-            // SAFETY: as above.
-            has_events: unsafe { info.as_ref() }.is_some_and(|info| info.caps & FI_RMA_EVENT != 0),
+            has_events: info.is_some_and(|info| info.caps & FI_RMA_EVENT != 0),
             enables_regions: attr.is_some_and(|attr| attr.mr_mode & FI_MR_RMA_EVENT != 0),
             text,
             neighbours: Cell::new(0),

@@ -11,7 +11,7 @@ use limic::raw::{OneSided, RawSliceMut};
 use limic::{Access, Error, RegionId};
 
 use self::closed::Left;
-pub(crate) use self::events::RegionCounters;
+pub(crate) use self::events::AccessCounters;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::errors::reported;
@@ -52,7 +52,7 @@ pub(crate) struct Region {
     /// It is being closed: no further access begins.
     over: Cell<bool>,
     /// What counts accesses of peers.
-    counters: RefCell<RegionCounters>,
+    counters: RefCell<AccessCounters>,
     /// Where it is exposed: number of the endpoint, and its name there.
     exposed: RefCell<Vec<(u16, RegionId)>>,
     /// Where a peer was in the middle of an access when the endpoint was closed.

@@ -5,13 +5,11 @@ use core::ffi::c_int;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use limic::raw::Accesses;
-
 use super::Endpoint;
 use crate::address_vector::AddressVector;
 use crate::completion_queue::Queue;
 use crate::counter::Counter;
-use crate::memory_region::RegionCounters;
+use crate::memory_region::AccessCounters;
 use crate::peer::ReceiveContext;
 use crate::{ffi_guard, object};
 use limic_ofi_abi::errno::*;
@@ -26,50 +24,32 @@ pub(crate) struct Counters {
     pub(crate) write: RefCell<Option<Arc<Counter>>>,
     /// Whether there is any of these four.
     pub(crate) any: Cell<bool>,
-    /// Of what peers do to memory, through this endpoint.
-    pub(crate) remote_read: RefCell<Option<Arc<Counter>>>,
-    pub(crate) remote_write: RefCell<Option<Arc<Counter>>>,
+    /// Of what peers do through this endpoint to memory, wherever it lies.
+    pub(crate) of_accesses: RefCell<AccessCounters>,
     /// The same by region, under limic's keys.
-    pub(crate) of_regions: RefCell<HashMap<u64, RegionCounters>>,
+    pub(crate) of_regions: RefCell<HashMap<u64, AccessCounters>>,
 }
 
 impl Counters {
     /// Those of the endpoint itself.
-    pub(super) fn all(&self) -> [&RefCell<Option<Arc<Counter>>>; 6] {
-        [
-            &self.send,
-            &self.receive,
-            &self.read,
-            &self.write,
-            &self.remote_read,
-            &self.remote_write,
-        ]
+    pub(super) fn all(&self) -> Vec<Arc<Counter>> {
+        let own = [&self.send, &self.receive, &self.read, &self.write];
+        let mut all: Vec<_> = own
+            .iter()
+            .filter_map(|place| place.borrow().clone())
+            .collect();
+        all.extend(self.of_accesses.borrow().all().cloned());
+        all
     }
 
     /// Whether a counter is one of the endpoint itself.
     pub(crate) fn has(&self, counter: &Arc<Counter>) -> bool {
-        self.all().iter().any(|place| {
-            let place = place.borrow();
-            place.as_ref().is_some_and(|one| Arc::ptr_eq(one, counter))
-        })
+        self.all().iter().any(|one| Arc::ptr_eq(one, counter))
     }
 
     /// Whether accesses to the region under this key of limic's are told.
     pub(crate) fn watches(&self, key: u64) -> bool {
         self.of_regions.borrow().contains_key(&key)
-    }
-
-    /// Peers have accessed memory through the endpoint.
-    pub(crate) fn count_remote(&self, accesses: Accesses) {
-        let places = [
-            (accesses.reads, &self.remote_read),
-            (accesses.writes, &self.remote_write),
-        ];
-        for (count, place) in places {
-            if let Some(counter) = &*place.borrow() {
-                counter.count_many(count);
-            }
-        }
     }
 }
 
@@ -201,18 +181,14 @@ fn bind_counter(endpoint: &Endpoint, counter: &Arc<Counter>, flags: u64) -> Resu
         (FI_RECV, &counters.receive),
         (FI_READ, &counters.read),
         (FI_WRITE, &counters.write),
-        (FI_REMOTE_READ, &counters.remote_read),
-        (FI_REMOTE_WRITE, &counters.remote_write),
     ];
     let of_peers = FI_REMOTE_READ | FI_REMOTE_WRITE;
     let own = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
     // What peers do to memory is told only to those that ask for it. Where they can do nothing to
     // it, there is nothing to count.
-    let told = endpoint.caps & FI_RMA_EVENT != 0;
-    if flags == 0 || flags & !(own | of_peers) != 0 {
-        return Err(FI_EBADFLAGS);
-    }
-    if flags & of_peers != 0 && endpoint.uses_regions() && !told {
+    let told = endpoint.caps & FI_RMA_EVENT != 0 || !endpoint.uses_regions();
+    let accepted = if told { own | of_peers } else { own };
+    if flags == 0 || flags & !accepted != 0 {
         return Err(FI_EBADFLAGS);
     }
     let counted = if endpoint.uses_regions() {
@@ -220,20 +196,23 @@ fn bind_counter(endpoint: &Endpoint, counter: &Arc<Counter>, flags: u64) -> Resu
     } else {
         flags & own
     };
-    let wanted = kinds.iter().filter(|(bit, _)| counted & bit != 0);
     // Only a counter that has a place here is told when the endpoint is closed.
-    if wanted.clone().next().is_none() {
+    if counted == 0 {
         return Ok(());
     }
+    let wanted = kinds.iter().filter(|(bit, _)| counted & bit != 0);
     // A counter that is replaced would go on pointing to the endpoint when that is closed.
     if wanted.clone().any(|(_, place)| place.borrow().is_some()) {
         return Err(FI_EINVAL);
     }
+    let mut of_accesses = counters.of_accesses.borrow().clone();
+    of_accesses.add(counter, counted)?;
     counter.bound.add(endpoint)?;
     counter.turns.join(&endpoint.turns);
     for (_, place) in wanted {
         *place.borrow_mut() = Some(Arc::clone(counter));
     }
+    counters.of_accesses.replace(of_accesses);
     if counted & own != 0 {
         counters.any.set(true);
     }

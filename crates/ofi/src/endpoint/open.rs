@@ -228,9 +228,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         }
         endpoint.leave_all_counters();
         for counter in endpoint.counters.all() {
-            if let Some(counter) = &*counter.borrow() {
-                counter.bound.remove(endpoint);
-            }
+            counter.bound.remove(endpoint);
         }
         drop(turn);
         let turn = domain.enter_alone();

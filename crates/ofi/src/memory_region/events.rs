@@ -16,15 +16,32 @@ use crate::object;
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::*;
 
-/// Counters of one region, by kind of access.
+/// Counters of what peers do to memory, by kind of access: to one region, or through one endpoint.
 #[derive(Clone, Default)]
-pub(crate) struct RegionCounters {
+pub(crate) struct AccessCounters {
     reads: Option<Arc<Counter>>,
     writes: Option<Arc<Counter>>,
 }
 
-impl RegionCounters {
-    fn all(&self) -> impl Iterator<Item = &Arc<Counter>> {
+impl AccessCounters {
+    /// Has a counter count the accesses that these flags of libfabric's say.
+    ///
+    /// # Errors
+    /// `FI_EINVAL`: another counter counts some of them.
+    pub(crate) fn add(&mut self, counter: &Arc<Counter>, flags: u64) -> Result<(), i32> {
+        let places = [
+            (FI_REMOTE_READ, &mut self.reads),
+            (FI_REMOTE_WRITE, &mut self.writes),
+        ];
+        for (bit, place) in places {
+            if flags & bit != 0 && place.replace(Arc::clone(counter)).is_some() {
+                return Err(FI_EINVAL);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Counter>> {
         self.reads.iter().chain(&self.writes)
     }
 
@@ -57,15 +74,7 @@ impl Region {
         }
         let before = self.counters.borrow().clone();
         let mut after = before.clone();
-        let places = [
-            (FI_REMOTE_READ, &mut after.reads),
-            (FI_REMOTE_WRITE, &mut after.writes),
-        ];
-        for (bit, place) in places {
-            if flags & bit != 0 && place.replace(Arc::clone(counter)).is_some() {
-                return Err(FI_EINVAL);
-            }
-        }
+        after.add(counter, flags)?;
         self.counters.replace(after);
         let watched = self.watch_where_exposed();
         if watched.is_err() {
@@ -103,8 +112,9 @@ impl Region {
             counter.turns.join(&endpoint.turns);
         }
         let of_endpoint = &endpoint.counters;
-        let reads = counters.reads.is_some() || of_endpoint.remote_read.borrow().is_some();
-        let writes = counters.writes.is_some() || of_endpoint.remote_write.borrow().is_some();
+        let of_all = of_endpoint.of_accesses.borrow();
+        let reads = counters.reads.is_some() || of_all.reads.is_some();
+        let writes = counters.writes.is_some() || of_all.writes.is_some();
         // What no peer may do is not told.
         let kinds = Access {
             read: reads && self.access.read,
@@ -132,8 +142,8 @@ impl Region {
         self.domain.for_each_endpoint(|endpoint| {
             let key = limic_key(self.key);
             if endpoint.enabled.get() && endpoint.counters.watches(key) {
-                // What peers have told by now still counts.
-                endpoint.progress();
+                // What the endpoint has heard by now still counts.
+                endpoint.hear_peers();
             }
             let watched = endpoint.counters.of_regions.borrow_mut().remove(&key);
             if let Some(counters) = watched {
@@ -164,10 +174,10 @@ impl Region {
 
 impl Endpoint {
     /// These counters count what comes here no longer, unless they do so for another reason.
-    fn leave_counters(&self, counters: &RegionCounters) {
+    fn leave_counters(&self, counters: &AccessCounters) {
         for counter in counters.all() {
             let of_regions = self.counters.of_regions.borrow();
-            let mut others = of_regions.values().flat_map(RegionCounters::all);
+            let mut others = of_regions.values().flat_map(AccessCounters::all);
             let used = others.any(|other| Arc::ptr_eq(other, counter));
             if !used && !self.counters.has(counter) {
                 counter.bound.remove(self);
@@ -178,7 +188,7 @@ impl Endpoint {
     /// The endpoint is closed: no counter of a region knows it any more.
     pub(crate) fn leave_all_counters(&self) {
         let of_regions = self.counters.of_regions.take();
-        for counter in of_regions.values().flat_map(RegionCounters::all) {
+        for counter in of_regions.values().flat_map(AccessCounters::all) {
             counter.bound.remove(self);
         }
     }
@@ -189,7 +199,7 @@ impl Endpoint {
         if let Some(counters) = self.counters.of_regions.borrow().get(&key) {
             counters.count(accesses);
         }
-        self.counters.count_remote(accesses);
+        self.counters.of_accesses.borrow().count(accesses);
     }
 
     /// A write was executed here that a peer has asked for.
@@ -222,7 +232,7 @@ impl Endpoint {
         if let Some(counters) = self.counters.of_regions.borrow().get(&limic_key(key)) {
             counters.count(one_of(changes));
         }
-        self.counters.count_remote(one_of(!fetches));
+        self.counters.of_accesses.borrow().count(one_of(!fetches));
     }
 }
 
