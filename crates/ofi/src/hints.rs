@@ -224,7 +224,7 @@ impl Hints {
         const KINDS: u64 = FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC;
         const MESSAGES: u64 = FI_SEND | FI_RECV;
         const ACCESSES: u64 = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-        // They cost something, and are for those alone that ask for them.
+        // Events cost time, so only an application that asks for them has them.
         let events = self.part_caps & FI_RMA_EVENT;
         if self.caps & KINDS == 0 {
             return if self.caps == 0 {
@@ -278,8 +278,8 @@ impl Hints {
         (self.caps | self.part_caps) & FI_RMA_EVENT != 0
     }
 
-    /// Most pieces of remote memory. Where accesses are counted, each has one: pieces are accesses
-    /// of their own on their way.
+    /// Most pieces of remote memory: one where accesses are counted, since each piece would count
+    /// as an access of its own.
     pub(crate) fn rma_iov_limit(&self) -> usize {
         if self.asks_for_events() {
             1

@@ -48,8 +48,8 @@ pub enum Reserved {
     /// [receipt](Runtime::receipt_of).
     Ended(Peer, Error, u64),
     /// How often the region under this key was accessed, if the runtime wants to
-    /// [know](Runtime::report_accesses). Peers that access it by themselves say so: a false word of
-    /// one of them counts as an access that it may make.
+    /// [know](Runtime::report_accesses). Peers that access the region without its owner say so. A
+    /// false word counts as an access, if the region allows such an access.
     Accessed(u64, Accesses),
 }
 

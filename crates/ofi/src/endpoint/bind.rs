@@ -24,7 +24,7 @@ pub(crate) struct Counters {
     pub(crate) write: RefCell<Option<Arc<Counter>>>,
     /// Whether there is any of these four.
     pub(crate) any: Cell<bool>,
-    /// Of what peers do through this endpoint to memory, wherever it lies.
+    /// Of accesses through this endpoint, to whichever region.
     pub(crate) of_accesses: RefCell<AccessCounters>,
     /// The same by region, under limic's keys.
     pub(crate) of_regions: RefCell<HashMap<u64, AccessCounters>>,
@@ -47,7 +47,8 @@ impl Counters {
         self.all().iter().any(|one| Arc::ptr_eq(one, counter))
     }
 
-    /// Whether accesses to the region under this key of limic's are told.
+    /// Whether the region under this key of limic's is watched here (`Region::watch`). It may have
+    /// no counter.
     pub(crate) fn watches(&self, key: u64) -> bool {
         self.of_regions.borrow().contains_key(&key)
     }
@@ -184,8 +185,8 @@ fn bind_counter(endpoint: &Endpoint, counter: &Arc<Counter>, flags: u64) -> Resu
     ];
     let of_peers = FI_REMOTE_READ | FI_REMOTE_WRITE;
     let own = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
-    // What peers do to memory is told only to those that ask for it. Where they can do nothing to
-    // it, there is nothing to count.
+    // What peers do to memory is told only to those that ask for it. An endpoint through which they
+    // reach none has nothing to count.
     let told = endpoint.caps & FI_RMA_EVENT != 0 || !endpoint.uses_regions();
     let accepted = if told { own | of_peers } else { own };
     if flags == 0 || flags & !accepted != 0 {

@@ -96,8 +96,8 @@ impl Region {
         watched
     }
 
-    /// Has an endpoint tell of the accesses that somebody counts. Before peers find the region
-    /// there, if it is not exposed yet.
+    /// Has an endpoint tell of the accesses that somebody counts. A region that is not exposed
+    /// there yet is watched first, so that no access is missed.
     pub(crate) fn watch(&self, endpoint: &Endpoint) -> Result<(), i32> {
         // The application did not say that this endpoint is to tell (fi_mr(3)).
         if endpoint.caps & FI_RMA_EVENT == 0 {
@@ -126,7 +126,7 @@ impl Region {
             .borrow_mut()
             .insert(key, counters.clone());
         endpoint.limic.report_accesses(key, kinds);
-        // Those that this region had before and that no other region, nor the endpoint itself, has.
+        // The region's counters until now, if nothing else here uses them.
         endpoint.leave_counters(&before.unwrap_or_default());
         Ok(())
     }
@@ -158,8 +158,8 @@ impl Region {
         if self.enabled.get() {
             return Ok(());
         }
-        // Of an attempt before, in which a peer that guessed the key was in the middle of an
-        // access.
+        // An attempt before this may have left it exposed, where a peer that guessed the key was in
+        // the middle of an access.
         self.hide()?;
         self.enabled.set(true);
         let exposed = self.expose_everywhere();
@@ -173,7 +173,8 @@ impl Region {
 }
 
 impl Endpoint {
-    /// These counters count what comes here no longer, unless they do so for another reason.
+    /// These counters no longer count accesses through this endpoint, unless another region or the
+    /// endpoint itself still uses them.
     fn leave_counters(&self, counters: &AccessCounters) {
         for counter in counters.all() {
             let of_regions = self.counters.of_regions.borrow();

@@ -28,19 +28,20 @@ pub trait Runtime: Debug + Send + Sealed {
     fn has_reserved(&self) -> bool;
 
     /// Takes the messages of the inbox, in exchange for one whose messages are over. They are older
-    /// than what [`take_reserved`](Self::take_reserved) gives next. No progress.
+    /// than any message or failure that [`take_reserved`](Self::take_reserved) gives next. No
+    /// progress.
     fn take_inbox(&self, inbox: &mut Inbox);
 
-    /// The oldest reserved message that is in no inbox, already claimed; or the failure of a peer,
-    /// which comes behind all that it sent, with its last receipt. Before both, counts of accesses,
-    /// which have no place in the order of messages. No progress.
+    /// Counts of accesses first, which have no order. Then the oldest reserved message that is in
+    /// no inbox, already claimed; or the failure of a peer, which comes behind all that it sent,
+    /// with its last receipt. No progress.
     fn take_reserved(&self) -> Option<Reserved>;
 
     /// From now on, [`take_reserved`](Self::take_reserved) tells of accesses of these kinds to the
     /// region under this key, by peers and by this endpoint. There need not be a region yet: the
     /// first access to it is told too. The wish is one about the key. It outlives the region, until
-    /// it is taken back with [`Access::NONE`], which forgets what was not told yet. An endpoint
-    /// over the kernel module tells of none.
+    /// it is taken back with [`Access::NONE`], which forgets what was not told yet. Endpoints over
+    /// the kernel module, and those that reach themselves alone, tell of none.
     fn report_accesses(&self, key: u64, kinds: Access);
 
     /// Whether a peer can be given a receipt: it sends through a ring of its own. It can from then

@@ -148,7 +148,7 @@ fn access(
     let found = find_region(pair, key, access);
     let news = found.filter(|region| Access::reported_from(region.access).contains(access));
     if news.is_some() && has_backlog {
-        // The news would wait in it, and nothing would bound their number.
+        // The news would wait in the backlog, and nothing would bound how much waits there.
         accesses.end();
         return Ok(false);
     }

@@ -41,8 +41,8 @@ impl Regions {
         self.wanted(key).contains(kind).then_some(key)
     }
 
-    /// As [`reported`](Self::reported), for the region of which a peer says the serial number. It
-    /// may be gone, and the peer may say any number, and an access that it may not make.
+    /// As [`reported`](Self::reported), for the region of which a peer says the serial number. The
+    /// region may be gone. The peer may say any number, and an access that is not allowed.
     pub(crate) fn reported_by_peer(&self, serial: u64, kind: Access) -> Option<u64> {
         let index = serial as u32;
         let region = self.own.get(&index)?;
