@@ -81,6 +81,9 @@ impl Table {
     /// holds ([`super::Capabilities::max_eager`]) still caps it.
     #[must_use]
     pub fn with_eager_max(&self, bytes: u64, source: &RowSource) -> Self {
+        let reason = format!("eager limit set to {}", ByteSize(bytes));
+        // The last row of a run stays: it says how messages go that the ring has no room for.
+        let bytes = bytes.min(u64::MAX - 1);
         self.edited(|locality, when, run| {
             if locality == Locality::Itself {
                 return;
@@ -106,7 +109,7 @@ impl Table {
                     up_to_bytes: bytes,
                     path: Path::Eager,
                     source: source.clone(),
-                    reason: Cow::Owned(format!("eager limit set to {}", ByteSize(bytes))),
+                    reason: Cow::Owned(reason.clone()),
                 });
             }
         })

@@ -32,14 +32,14 @@ fn eager_limits_move_both_ways() {
     }
     let off = Table::built_in().with_eager_max(0, &source);
     assert_eq!(path(&off, 49, Locality::SharedCache), Path::Pipeline);
-    let all = Table::built_in().with_eager_max(u64::MAX, &source);
-    assert_eq!(path(&all, u64::MAX, Locality::SharedCache), Path::Eager);
-    assert_eq!(
-        all.with_eager_max(10_000, &source)
-            .run(Locality::SharedCache, ReceiverPace::Steady)
-            .len(),
-        3
-    );
+    let long = Table::built_in().with_long_path(Path::Cma, &source);
+    let all = long.with_eager_max(u64::MAX, &source);
+    assert_eq!(path(&all, u64::MAX - 1, Locality::SharedCache), Path::Eager);
+    let run = all.run(Locality::SharedCache, ReceiverPace::Steady);
+    assert_eq!(run[1].reason, "eager limit set to unlimited");
+    assert_eq!(run[2].path, Path::Cma, "for what the ring has no room for");
+    let back = all.with_eager_max(10_000, &source);
+    assert_eq!(path(&back, 10_001, Locality::SharedCache), Path::Cma);
 }
 
 #[test]
