@@ -5,6 +5,7 @@
     reason = "in a test, a failed unwrap is the report"
 )]
 
+use std::fs::File;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -174,6 +175,21 @@ fn why_follows_the_settings() {
     let eager = [("LIMIC_EAGER_MAX", "unlimited")];
     let text = out(&info(&["--why", "shared-cache", "1M"], &eager));
     assert!(text.contains("not eager: holds at most 64K"), "{text}");
+    // They go as is asked for.
+    let eager = [("LIMIC_EAGER_MAX", "unlimited"), ("LIMIC_LONG", "cma")];
+    let text = out(&info(&["--why", "shared-cache", "1M"], &eager));
+    assert!(text.contains("go by cma"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_written_is_an_error() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_limic"));
+    command.args(["info", "--json"]).stdin(Stdio::null());
+    command.stdout(File::options().write(true).open("/dev/full").unwrap());
+    command.stderr(Stdio::piped());
+    let output = finish(command);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("No space left"), "{}", err(&output));
 }
 
 #[test]

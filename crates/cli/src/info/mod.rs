@@ -60,17 +60,20 @@ Examples:
   limic info --why tcp 1M --slices 3
   limic info --pid 4711
 
-Exit code: 0, 1 if the process has no endpoint or cannot be looked into, or 2 for a bad command line or \
-a LIMIC_ variable that makes no sense.";
+Exit code: 0, 1 if the process has no endpoint or cannot be looked into or if nothing can be \
+written, or 2 for a bad command line or a LIMIC_ variable that makes no sense.";
 
 /// Prints; errors too.
 pub(crate) fn execute(args: &Args) -> ExitCode {
     match text(args) {
-        Ok(text) => {
+        Ok(text) => match std::io::stdout().lock().write_all(text.as_bytes()) {
             // A reader that has gone away has seen enough.
-            let _unread = std::io::stdout().lock().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
+            Err(why) if why.kind() != std::io::ErrorKind::BrokenPipe => {
+                let _unread = writeln!(std::io::stderr().lock(), "limic info: {why}");
+                ExitCode::FAILURE
+            }
+            _ => ExitCode::SUCCESS,
+        },
         Err(error) => {
             let _unread = writeln!(std::io::stderr().lock(), "limic info: {error}");
             match error {
