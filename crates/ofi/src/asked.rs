@@ -99,8 +99,8 @@ impl Endpoint {
     /// node is nobody's any more.
     ///
     /// # Safety
-    /// The node is this operation's, and in no list; the room for results is its own until it is
-    /// over.
+    /// The node is this operation's, and not reported yet; the room for results is its own until
+    /// it is over.
     pub(crate) unsafe fn ask(
         &self,
         peer: Peer,
@@ -141,7 +141,7 @@ impl Endpoint {
     /// An operation is over: it is answered, or will not be.
     ///
     /// # Safety
-    /// The node is one of such an operation, and in no list.
+    /// The node is one of such an operation, and not reported yet.
     pub(crate) unsafe fn asked_is_over(&self, node: *mut Node, errno: i32) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -184,7 +184,7 @@ impl Endpoint {
             if errno == 0 && !unsafe { room.fill(results) } {
                 errno = FI_EIO;
             }
-            // SAFETY: the operation was not over, so its node is in no list.
+            // SAFETY: the operation was not over, so its node is not reported yet.
             unsafe { self.asked_is_over(node, errno) };
         }
     }
@@ -193,7 +193,7 @@ impl Endpoint {
     pub(crate) fn end_unanswered(&self, peer: Peer, errno: i32) {
         let ended = self.unanswered.borrow_mut().take_all_of(peer);
         for Operation { node, .. } in ended {
-            // SAFETY: the operation was not over, so its node is in no list.
+            // SAFETY: the operation was not over, so its node is not reported yet.
             unsafe { self.asked_is_over(node, errno) };
         }
     }
@@ -261,7 +261,7 @@ impl Endpoint {
     /// Asks the target of a short write to copy its bytes into place, and to report the data.
     ///
     /// # Safety
-    /// The node is this operation's, and in no list; the bytes are readable during the call.
+    /// The node is this operation's, and not reported yet; the bytes are readable during the call.
     #[inline(always)]
     pub(crate) unsafe fn ask_to_write(
         &self,

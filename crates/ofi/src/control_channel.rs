@@ -12,6 +12,7 @@ use limic::raw::{
 use limic::{Error, Outcome, Peer, Status, Tag};
 
 use crate::asked::Answers;
+use crate::completion_queue::Completion;
 use crate::endpoint::{Endpoint, sort};
 use crate::errors::{errno_of, is_dropped, reported};
 use crate::line::Line;
@@ -341,21 +342,19 @@ impl Endpoint {
 
     /// A peer has written so many bytes, with data.
     pub(crate) fn was_written(&self, status: &Status, len: usize) {
-        let node: *mut Node = self.pool.take(core::ptr::null_mut()).cast();
-        // SAFETY: the node was just taken, and is in no list.
-        unsafe {
-            (*node).flags |= FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA | self.mark();
-            (*node).len = len;
-            (*node).data = status.immediate.unwrap_or(0);
-            (*node).peer = status.peer.index();
-            self.report(node);
-        }
+        self.put(Completion {
+            flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA | self.mark(),
+            len,
+            data: status.immediate.unwrap_or(0),
+            peer: status.peer.index(),
+            ..Completion::EMPTY
+        });
     }
 
     /// A long write with data is over: its target gets to know.
     ///
     /// # Safety
-    /// The node is one of such a write, and in no list.
+    /// The node is one of such a write, and not reported yet.
     #[cold]
     pub(crate) unsafe fn notify(&self, node: *mut Node) {
         // SAFETY: the caller's promise.

@@ -1,7 +1,8 @@
 //! One operation: a node in memory that the caller lends, or in a spare one.
 //!
 //! An application in the mode `FI_CONTEXT2` lends 64 bytes with each operation that it wants a
-//! completion of. The node lies there: posting and completing allocate nothing. Operations without
+//! completion of. The node lies there until the operation is over: posting and completing allocate
+//! nothing, and the completion queue keeps a copy. Operations without
 //! such memory (applications that do not know the mode, silent operations, parts of larger ones)
 //! take a spare node from the endpoint's pool.
 
@@ -31,14 +32,9 @@ pub(crate) mod mark {
     pub(crate) const PUBLIC: u64 = 0xffff_ffff;
 }
 
-/// What is known of an operation. As long as the `fi_context2` in which it lies.
-///
-/// The middle five words are those of a completion of the format `FI_CQ_FORMAT_TAGGED`, in that
-/// order.
+/// What is known of an operation. It fits into a `fi_context2`.
 #[repr(C)]
 pub(crate) struct Node {
-    /// The next in the completion queue, or in the list of spare nodes.
-    pub(crate) next: *mut Node,
     /// Completion flags, and [`mark`]s.
     pub(crate) flags: u64,
     pub(crate) len: usize,
@@ -54,7 +50,7 @@ pub(crate) struct Node {
     pub(crate) rest: u64,
 }
 
-const _: () = assert!(size_of::<Node>() == size_of::<limic_ofi_abi::fi_context2>());
+const _: () = assert!(size_of::<Node>() <= size_of::<limic_ofi_abi::fi_context2>());
 
 /// No request.
 pub(crate) const NO_REQUEST: u64 = u64::MAX;
@@ -69,6 +65,8 @@ pub(crate) struct Spare {
     pub(crate) context: *mut c_void,
     /// Where it goes when its operation is over.
     pool: *const Pool,
+    /// The next one that nobody uses.
+    next: *mut Spare,
     /// Of a multi-receive: its messages that are not reported.
     pub(crate) pieces: u32,
     /// Of a receive of another provider's: its entry, until that is given back.
@@ -79,7 +77,6 @@ pub(crate) struct Spare {
 
 impl Node {
     pub(crate) const EMPTY: Self = Self {
-        next: core::ptr::null_mut(),
         flags: 0,
         len: 0,
         buf: core::ptr::null_mut(),
@@ -89,12 +86,6 @@ impl Node {
         error: 0,
         rest: 0,
     };
-
-    /// The number of its endpoint.
-    #[inline(always)]
-    pub(crate) fn endpoint(&self) -> u16 {
-        (self.flags >> mark::ENDPOINT_SHIFT) as u16
-    }
 }
 
 /// What the application calls the operation of a node.
@@ -115,7 +106,7 @@ pub(crate) unsafe fn context_of(node: *mut Node) -> *mut c_void {
 
 /// Spare nodes of an endpoint, where it stays. They are freed with it.
 pub(crate) struct Pool {
-    free: Cell<*mut Node>,
+    free: Cell<*mut Spare>,
     all: Cell<Vec<*mut Spare>>,
 }
 
@@ -135,6 +126,7 @@ impl Pool {
                 node: Node::EMPTY,
                 context,
                 pool: self,
+                next: core::ptr::null_mut(),
                 pieces: 0,
                 entry: core::ptr::null_mut(),
                 whole: core::ptr::null_mut(),
@@ -146,7 +138,7 @@ impl Pool {
         } else {
             // SAFETY: nodes of the list are spare ones of this pool that nobody uses.
             self.free.set(unsafe { (*head).next });
-            head.cast()
+            head
         };
         // SAFETY: it is nobody else's.
         unsafe {
@@ -189,11 +181,12 @@ pub(crate) unsafe fn give_back(node: *mut Node) {
     // the endpoint's.
     unsafe {
         if (*node).flags & mark::SPARE != 0 {
-            let pool = &*(*node.cast::<Spare>()).pool;
+            let spare = node.cast::<Spare>();
+            let pool = &*(*spare).pool;
             // Free ones have no marks, so none is found or given back again.
             (*node).flags = 0;
-            (*node).next = pool.free.get();
-            pool.free.set(node);
+            (*spare).next = pool.free.get();
+            pool.free.set(spare);
         }
     }
 }

@@ -3,11 +3,12 @@
 use limic::raw::Requests;
 use limic::{Endpoint as _, Error, Outcome, RequestId};
 
+use crate::completion_queue::Completion;
 use crate::control_channel::Coming;
 use crate::endpoint::{Endpoint, sort};
 use crate::errors::{errno_of, is_dropped, reported};
 use crate::log;
-use crate::node::{Node, Spare, give_back, mark};
+use crate::node::{Node, Spare, context_of, give_back, mark};
 use crate::send::Copied;
 use limic_ofi_abi::errno::FI_ECANCELED;
 use limic_ofi_abi::*;
@@ -112,26 +113,30 @@ impl Endpoint {
         self.forget_asides();
     }
 
-    /// An operation is over: fills in its node, and reports it.
+    /// An operation is over, and is reported.
     ///
     /// # Safety
-    /// The node is alive, and in no list.
+    /// The node is alive, and not reported yet.
     #[inline(always)]
     pub(crate) unsafe fn finish(&self, node: *mut Node, outcome: Outcome) {
         // SAFETY: the caller's promise.
         unsafe {
             match outcome {
-                Ok(status) => {
-                    if (*node).flags & FI_RECV != 0 {
-                        (*node).len = status.len as usize;
-                        (*node).tag = application_tag(status.tag.0);
-                        (*node).peer = status.peer.index();
-                        if let Some(data) = status.immediate {
-                            (*node).data = data;
-                            (*node).flags |= FI_REMOTE_CQ_DATA;
-                        }
-                    }
+                Ok(status) if (*node).flags & (FI_RECV | mark::SILENT) == FI_RECV => {
+                    let has_data = status.immediate.map_or(0, |_| FI_REMOTE_CQ_DATA);
+                    self.put(Completion {
+                        context: context_of(node),
+                        flags: (*node).flags | has_data,
+                        len: status.len as usize,
+                        buf: (*node).buf,
+                        data: status.immediate.unwrap_or(0),
+                        tag: application_tag(status.tag.0),
+                        peer: status.peer.index(),
+                        ..Completion::EMPTY
+                    });
+                    return give_back(node);
                 }
+                Ok(_) => {}
                 Err(error) => self.fill_error(node, error),
             }
             self.report(node);
@@ -178,48 +183,41 @@ impl Endpoint {
         }
     }
 
-    /// Counts an operation that is over, and puts it into its completion queue if somebody wants to
-    /// know.
+    /// Tells the target of a write that is over, counts the operation, and puts it into its
+    /// completion queue if somebody wants to know.
     ///
     /// # Safety
     /// As [`finish`](Self::finish); the node is filled in.
-    #[inline(always)]
     pub(crate) unsafe fn report(&self, node: *mut Node) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            // One test for what most operations have not.
-            let rare = (*node).flags & (mark::NOTIFY | mark::SILENT) != 0;
-            if (rare || self.counters.any.get()) && !self.tell_others(node) {
-                return give_back(node);
-            }
-            let receives = (*node).flags & (FI_RECV | FI_REMOTE_WRITE) != 0;
-            let binding = if receives {
-                &self.receives
-            } else {
-                &self.sends
-            };
-            match binding.queue.get() {
-                Some(queue) => queue.push(node),
-                None => give_back(node),
-            }
-        }
-    }
-
-    /// Tells the target of a write, and counts the operation. Whether it is put into a queue too.
-    ///
-    /// # Safety
-    /// As [`report`](Self::report).
-    #[inline(never)]
-    unsafe fn tell_others(&self, node: *mut Node) -> bool {
         // SAFETY: the caller's promise.
         unsafe {
             if (*node).flags & mark::NOTIFY != 0 {
                 self.notify(node);
             }
-            if self.counters.any.get() {
-                self.count((*node).flags);
+            let flags = (*node).flags;
+            if flags & (mark::SILENT | mark::FAILED) != mark::SILENT {
+                self.put(Completion::of(node));
+            } else if self.counters.any.get() {
+                self.count(flags);
             }
-            (*node).flags & (mark::SILENT | mark::FAILED) != mark::SILENT
+            give_back(node);
+        }
+    }
+
+    /// Counts an operation that is over, and puts it into its completion queue.
+    #[inline(always)]
+    pub(crate) fn put(&self, completion: Completion) {
+        if self.counters.any.get() {
+            self.count(completion.flags);
+        }
+        let receives = completion.flags & (FI_RECV | FI_REMOTE_WRITE) != 0;
+        let binding = if receives {
+            &self.receives
+        } else {
+            &self.sends
+        };
+        if let Some(queue) = binding.queue.get() {
+            queue.push(completion);
         }
     }
 

@@ -88,7 +88,7 @@ impl Endpoint {
                 return moved;
             };
             moved = true;
-            // SAFETY: the operation was not over, so its node is in no list.
+            // SAFETY: the operation was not over, so its node is not reported yet.
             unsafe { self.asked_is_over(node, 0) };
         }
     }

@@ -142,7 +142,7 @@ impl Endpoint {
     #[inline(never)]
     unsafe fn receive_slowly(&self, selector: Selector, room: &[RawSliceMut], node: *mut Node) {
         let owner = Owner::List(name_of(node, kind::NODE));
-        // SAFETY: the caller's promise; the node is in no list.
+        // SAFETY: the caller's promise; the node is not reported yet.
         unsafe {
             match self.limic.post_recv_owned(&selector, room, owner) {
                 Ok(Posted::Pending(_)) => {}
@@ -178,7 +178,7 @@ impl Endpoint {
             seen.map(|seen| seen.map(|status| (status, limic::raw::ClaimId(0))))
         };
         let node = self.receiving(wanted, &[]);
-        // SAFETY: the node of this operation, in no list.
+        // SAFETY: the node of this operation, not reported yet.
         unsafe {
             (*node).flags |= mark::LOOK;
             match found {
@@ -219,12 +219,12 @@ impl Endpoint {
         if flags & FI_DISCARD != 0 {
             self.discard(claim);
             let node = self.receiving(wanted, &[]);
-            // SAFETY: the node of this operation, in no list.
+            // SAFETY: the node of this operation, not reported yet.
             unsafe { self.finish(node, Ok(status)) };
             return Ok(0);
         }
         let node = self.receiving(wanted, room);
-        // SAFETY: the caller's promise, and the node of this operation, in no list.
+        // SAFETY: the caller's promise, and the node of this operation, not reported yet.
         unsafe {
             match self.limic.post_claimed(claim, room) {
                 Ok(Posted::Pending(id)) => self.watch(id, name_of(node, kind::NODE)),

@@ -6,6 +6,7 @@ use limic::raw::{Messages, Posted, RawSlice, SendOptions};
 use limic::{Error, Outcome, Peer, RequestId, Tag};
 
 use crate::call::{Bytes, CallFlags, NO_CONTEXT, TagSpace, append, slice};
+use crate::completion_queue::Completion;
 use crate::endpoint::Endpoint;
 use crate::errors::{is_dropped, reported};
 use crate::node::{Node, Spare, mark};
@@ -209,9 +210,11 @@ impl Endpoint {
     #[inline(always)]
     fn sent(&self, sent: &Sent) {
         if sent.reported {
-            let node = self.sending(sent);
-            // SAFETY: a node of this operation, in no list.
-            unsafe { self.report(node) };
+            self.put(Completion {
+                context: sent.context,
+                flags: sent.flags | self.mark(),
+                ..Completion::EMPTY
+            });
         } else if self.counters.any.get() {
             self.count(sent.flags);
         }
@@ -302,7 +305,7 @@ impl Endpoint {
         let rest = self.injected_bytes.get() - copied.bytes.len();
         self.injected_bytes.set(rest);
         drop(copied.bytes);
-        // SAFETY: the node of this operation, in no list; or a part that is over.
+        // SAFETY: the node of this operation, not reported yet; or a part that is over.
         unsafe {
             match copied.of {
                 Of::Operation(node) => self.finish(node, outcome),

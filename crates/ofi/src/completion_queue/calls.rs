@@ -1,11 +1,11 @@
 //! What libfabric calls: queues are opened, read, signalled and closed.
 
-use core::cell::Cell;
 use core::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 
 use super::Queue;
 use super::idle::Idle;
+use super::list::List;
 use super::owned::OWNED_OPS;
 use crate::bound::Bound;
 use crate::domain::Domain;
@@ -91,8 +91,7 @@ pub(crate) unsafe extern "C" fn open(
             }),
             turns: domain.new_turns(),
             domain,
-            first: Cell::new(core::ptr::null_mut()),
-            last: Cell::new(core::ptr::null_mut()),
+            list: List::new(),
             entry,
             idle: Idle::new(),
             bound: Bound::new(wait, attr.wait_obj),

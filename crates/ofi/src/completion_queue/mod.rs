@@ -1,21 +1,21 @@
-//! Completion queues: a list of nodes, in the order in which their operations ended.
+//! Completion queues: lists of completions, in the order in which their operations ended.
 //!
 //! Here the list is filled, by endpoints; `read` is how applications empty it, `idle` what happens
 //! when it is empty, `calls` what libfabric calls.
 
 mod calls;
+mod completion;
 mod idle;
+mod list;
 mod owned;
 mod read;
 mod signal;
 
-use core::cell::Cell;
 use std::sync::Arc;
 
 use crate::bound::Bound;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
-use crate::node::{Node, give_back};
 use crate::object::{Head, Object};
 use crate::peer::OwnersQueue;
 use crate::turns::Turns;
@@ -23,7 +23,9 @@ use limic_ofi_abi::objects::fid_cq;
 use limic_ofi_abi::*;
 
 pub(crate) use self::calls::open;
+pub(crate) use self::completion::Completion;
 use self::idle::Idle;
+use self::list::List;
 use self::signal::Signals;
 
 /// A completion queue.
@@ -32,9 +34,8 @@ pub(crate) struct Queue {
     head: Head<fid_cq>,
     pub(crate) domain: Arc<Domain>,
     pub(crate) turns: Arc<Turns>,
-    /// Oldest and youngest completion.
-    first: Cell<*mut Node>,
-    last: Cell<*mut Node>,
+    /// What nobody has read yet.
+    list: List,
     /// Bytes of a completion in the application's format.
     entry: usize,
     idle: Idle,
@@ -59,38 +60,12 @@ unsafe impl Sync for Queue {}
 
 impl Queue {
     /// Puts a completion at the end.
-    ///
-    /// # Safety
-    /// The node is in no list, and stays where it is until it is taken out.
     #[inline(always)]
-    pub(crate) unsafe fn push(&self, node: *mut Node) {
-        // SAFETY: the caller's promise; what is in the list was pushed under it.
-        unsafe {
-            (*node).next = core::ptr::null_mut();
-            let last = self.last.get();
-            if last.is_null() {
-                self.first.set(node);
-                // A call of another thread, or about another queue, may have put it here, so that
-                // nobody rings for it. Only an empty list is slept on.
-                self.bound.wake();
-            } else {
-                (*last).next = node;
-            }
-        }
-        self.last.set(node);
-    }
-
-    /// Takes the oldest completion out.
-    ///
-    /// # Safety
-    /// `node` is the first.
-    #[inline(always)]
-    unsafe fn pop(&self, node: *mut Node) {
-        // SAFETY: the caller's promise.
-        let next = unsafe { (*node).next };
-        self.first.set(next);
-        if next.is_null() {
-            self.last.set(core::ptr::null_mut());
+    pub(crate) fn push(&self, completion: Completion) {
+        if self.list.push(completion) {
+            // A call of another thread, or about another queue, may have put it here, so that
+            // nobody rings for it. Only an empty list is slept on.
+            self.bound.wake();
         }
     }
 
@@ -99,24 +74,10 @@ impl Queue {
         self.bound.add(endpoint)
     }
 
-    /// An endpoint closes: what it has not reported yet is forgotten, since the memory of its nodes
-    /// may go.
+    /// An endpoint closes: those of its completions that nobody has read are forgotten.
     pub(crate) fn remove(&self, endpoint: &Endpoint) {
         self.bound.remove(endpoint);
-        let mut node = self.first.replace(core::ptr::null_mut());
-        self.last.set(core::ptr::null_mut());
-        while !node.is_null() {
-            // SAFETY: nodes in the list are alive.
-            unsafe {
-                let next = (*node).next;
-                if (*node).endpoint() == endpoint.number {
-                    give_back(node);
-                } else {
-                    self.push(node);
-                }
-                node = next;
-            }
-        }
+        self.list.retain(|one| one.endpoint() != endpoint.number);
     }
 
     /// True if anything moved.
@@ -136,6 +97,6 @@ impl Queue {
     }
 
     pub(crate) fn has_any(&self) -> bool {
-        !self.first.get().is_null()
+        !self.list.is_empty()
     }
 }

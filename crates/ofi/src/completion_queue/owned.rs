@@ -9,8 +9,6 @@ use limic_ofi_abi::objects::{fi_ops_cq, fid_cq};
 
 use super::Queue;
 use super::calls::strerror;
-use super::read::{entry_of, error_of};
-use crate::node::{give_back, mark};
 use crate::peer::{Asking, OwnersQueue, not_asking};
 use crate::{ffi_guard, object};
 
@@ -32,26 +30,18 @@ impl Queue {
     fn pass_on(&self, owner: &OwnersQueue) -> Result<usize, i32> {
         let mut moved = self.progress();
         moved |= self.bound.show_arrived();
-        loop {
-            let node = self.first.get();
-            if node.is_null() {
+        while let Some(completion) = self.list.get(0) {
+            let source = self.source_of(&completion);
+            let _asking = Asking::within(&self.domain);
+            let written = if completion.has_failed() {
+                owner.write_error(completion.error(), source)
+            } else {
+                owner.write(&completion.entry(), source)
+            };
+            if !written {
                 break;
             }
-            // SAFETY: nodes in the list are alive.
-            unsafe {
-                let source = self.source_of(node);
-                let _asking = Asking::within(&self.domain);
-                let written = if (*node).flags & mark::FAILED != 0 {
-                    owner.write_error(error_of(node), source)
-                } else {
-                    owner.write(&entry_of(node), source)
-                };
-                if !written {
-                    break;
-                }
-                self.pop(node);
-                give_back(node);
-            }
+            self.list.drop_oldest();
             moved = true;
         }
         if moved { Ok(0) } else { Err(FI_EAGAIN) }

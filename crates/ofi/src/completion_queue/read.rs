@@ -3,8 +3,8 @@
 use core::ffi::{c_int, c_void};
 use std::time::Instant;
 
-use super::Queue;
-use crate::node::{Node, context_of, give_back, mark};
+use super::{Completion, Queue};
+use crate::endpoint::Endpoint;
 use crate::wait::{self, Patience, Told};
 use limic_ofi_abi::entries::{fi_cq_err_entry, fi_cq_tagged_entry};
 use limic_ofi_abi::errno::*;
@@ -33,57 +33,14 @@ impl Miss {
     }
 }
 
-/// A completion in the longest format.
-///
-/// # Safety
-/// The node is alive.
-#[inline(always)]
-pub(super) unsafe fn entry_of(node: *mut Node) -> fi_cq_tagged_entry {
-    // SAFETY: the caller's promise.
-    unsafe {
-        fi_cq_tagged_entry {
-            op_context: context_of(node),
-            flags: (*node).flags & mark::PUBLIC,
-            len: (*node).len,
-            buf: (*node).buf,
-            data: (*node).data,
-            tag: (*node).tag,
-        }
-    }
-}
-
-/// The completion of an operation that failed.
-///
-/// # Safety
-/// The node is alive.
-pub(super) unsafe fn error_of(node: *mut Node) -> fi_cq_err_entry {
-    // SAFETY: the caller's promise.
-    unsafe {
-        fi_cq_err_entry {
-            op_context: context_of(node),
-            flags: (*node).flags & mark::PUBLIC,
-            len: (*node).len,
-            buf: (*node).buf,
-            data: (*node).data,
-            tag: (*node).tag,
-            olen: (*node).rest as usize,
-            err: (*node).error,
-            prov_errno: (*node).error,
-            err_data: core::ptr::null_mut(),
-            err_data_size: 0,
-        }
-    }
-}
-
 /// Writes the beginning of a completion. Apart, so that a whole one goes through registers.
 ///
 /// # Safety
-/// The node is alive, and there is room for `len` bytes, of which an entry has no less.
+/// There is room for `len` bytes, of which an entry has no less.
 #[inline(never)]
-unsafe fn put_part(node: *mut Node, entry: *mut u8, len: usize) {
+unsafe fn put_part(completion: &Completion, entry: *mut u8, len: usize) {
+    let whole = completion.entry();
     // SAFETY: the caller's promise.
-    let whole = unsafe { entry_of(node) };
-    // SAFETY: as above.
     unsafe { core::ptr::copy_nonoverlapping((&raw const whole).cast(), entry, len) }
 }
 
@@ -124,34 +81,32 @@ impl Queue {
         count: usize,
         sources: *mut fi_addr_t,
     ) -> Result<usize, Miss> {
-        if self.first.get().is_null() {
+        if !self.has_any() {
             self.progress();
-            if self.first.get().is_null() {
+            if !self.has_any() {
                 self.look_longer();
             }
         }
         let mut done = 0;
         while done < count {
-            let node = self.first.get();
-            if node.is_null() {
+            // SAFETY: nothing below changes the list before the oldest one is dropped.
+            let Some(oldest) = (unsafe { self.list.oldest() }) else {
+                break;
+            };
+            if oldest.has_failed() {
+                if done == 0 {
+                    return Err(Miss::Error(FI_EAVAIL));
+                }
                 break;
             }
-            // SAFETY: nodes in the list are alive; the caller promised room.
+            // SAFETY: the caller promised room.
             unsafe {
-                if (*node).flags & mark::FAILED != 0 {
-                    if done == 0 {
-                        return Err(Miss::Error(FI_EAVAIL));
-                    }
-                    break;
-                }
                 if !sources.is_null() {
-                    *sources.add(done) = self.source_of(node);
+                    *sources.add(done) = self.source_of(oldest);
                 }
-                let entry = buffer.cast::<u8>().add(done * self.entry);
-                self.put(node, entry);
-                self.pop(node);
-                give_back(node);
+                self.put(oldest, buffer.cast::<u8>().add(done * self.entry));
             }
+            self.list.drop_oldest();
             done += 1;
         }
         if done > 0 {
@@ -169,9 +124,7 @@ impl Queue {
     #[cold]
     fn look(&self) -> Result<usize, Miss> {
         self.progress();
-        // SAFETY: nodes in the list are alive, and there is one.
-        let flags = unsafe { (*self.first.get()).flags };
-        if flags & mark::FAILED != 0 {
+        if self.list.get(0).is_some_and(|oldest| oldest.has_failed()) {
             return Err(Miss::Error(FI_EAVAIL));
         }
         Ok(0)
@@ -180,32 +133,28 @@ impl Queue {
     /// Writes a completion in the application's format, which is the beginning of the longest one.
     ///
     /// # Safety
-    /// The node is alive and there is room for an entry.
+    /// There is room for an entry.
     #[inline(always)]
-    unsafe fn put(&self, node: *mut Node, entry: *mut u8) {
+    unsafe fn put(&self, completion: &Completion, entry: *mut u8) {
         const WHOLE: usize = size_of::<fi_cq_tagged_entry>();
         // SAFETY: the caller's promise.
         unsafe {
             match self.entry {
                 WHOLE => entry
                     .cast::<fi_cq_tagged_entry>()
-                    .write_unaligned(entry_of(node)),
-                len => put_part(node, entry, len),
+                    .write_unaligned(completion.entry()),
+                len => put_part(completion, entry, len),
             }
         }
     }
 
     /// Who sent a message, or wrote with data, if an address vector names it.
-    ///
-    /// # Safety
-    /// The node is alive.
-    pub(super) unsafe fn source_of(&self, node: *mut Node) -> fi_addr_t {
-        // SAFETY: the caller's promise.
-        let (flags, peer, number) = unsafe { ((*node).flags, (*node).peer, (*node).endpoint()) };
-        if flags & (FI_RECV | FI_REMOTE_WRITE) == 0 {
+    pub(super) fn source_of(&self, completion: &Completion) -> fi_addr_t {
+        let Some(peer) = completion.source() else {
             return FI_ADDR_NOTAVAIL;
-        }
-        let source = self.bound.at(number, |endpoint| endpoint.address_of(peer));
+        };
+        let address = |endpoint: &Endpoint| endpoint.address_of(peer);
+        let source = self.bound.at(completion.endpoint(), address);
         source.unwrap_or(FI_ADDR_NOTAVAIL)
     }
 
@@ -288,19 +237,11 @@ impl Queue {
 
     /// Completions in the list, counted up to a limit; a failed one counts as enough.
     fn length(&self, limit: usize) -> usize {
-        let mut node = self.first.get();
-        let mut count = 0;
-        while !node.is_null() && count < limit {
-            // SAFETY: nodes in the list are alive.
-            unsafe {
-                if (*node).flags & mark::FAILED != 0 {
-                    return limit;
-                }
-                node = (*node).next;
-            }
-            count += 1;
+        let mut first = (0..limit).map_while(|at| self.list.get(at));
+        match first.position(|one| one.has_failed()) {
+            Some(_) => limit,
+            None => (0..limit).map_while(|at| self.list.get(at)).count(),
         }
-        count
     }
 
     /// Reads the oldest completion, which is one of a failed operation.
@@ -309,15 +250,11 @@ impl Queue {
     /// There is room for an entry, of which only later versions of the interface have the last
     /// fields.
     pub(super) unsafe fn read_error(&self, entry: *mut fi_cq_err_entry) -> Result<usize, i32> {
-        let node = self.first.get();
-        // SAFETY: nodes in the list are alive.
-        if node.is_null() || unsafe { (*node).flags } & mark::FAILED == 0 {
-            return Err(FI_EAGAIN);
-        }
+        let oldest = self.list.get(0).filter(Completion::has_failed);
+        let failed = oldest.ok_or(FI_EAGAIN)?.error();
         let api = self.domain.fabric.api;
-        // SAFETY: as above; the room is the caller's promise.
+        // SAFETY: the caller's promise.
         unsafe {
-            let failed = error_of(node);
             (*entry).op_context = failed.op_context;
             (*entry).flags = failed.flags;
             (*entry).len = failed.len;
@@ -333,9 +270,8 @@ impl Queue {
                 // Room for such data stays the application's; there is none.
                 (*entry).err_data_size = 0;
             }
-            self.pop(node);
-            give_back(node);
         }
+        self.list.drop_oldest();
         Ok(1)
     }
 }

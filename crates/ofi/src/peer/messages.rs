@@ -213,7 +213,7 @@ impl Endpoint {
     /// A receive of the owner's is over.
     ///
     /// # Safety
-    /// `spare` is its node, in no list.
+    /// `spare` is its node, not reported yet.
     pub(crate) unsafe fn entry_is_over(&self, spare: *mut Spare, outcome: Outcome) {
         // SAFETY: the caller's promise.
         unsafe {
