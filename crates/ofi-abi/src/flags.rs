@@ -50,7 +50,15 @@ pub const FI_SYMMETRIC: u64 = 1 << 59;
 pub const FI_SYNC_ERR: u64 = 1 << 58;
 
 /// Orders.
+pub const FI_ORDER_RAR: u64 = 1 << 0;
+pub const FI_ORDER_RAW: u64 = 1 << 1;
+pub const FI_ORDER_WAR: u64 = 1 << 3;
+pub const FI_ORDER_WAW: u64 = 1 << 4;
 pub const FI_ORDER_SAS: u64 = 1 << 8;
+pub const FI_ORDER_RMA_RAR: u64 = 1 << 32;
+pub const FI_ORDER_RMA_RAW: u64 = 1 << 33;
+pub const FI_ORDER_RMA_WAR: u64 = 1 << 34;
+pub const FI_ORDER_RMA_WAW: u64 = 1 << 35;
 pub const FI_ORDER_ATOMIC_RAR: u64 = 1 << 36;
 pub const FI_ORDER_ATOMIC_RAW: u64 = 1 << 37;
 pub const FI_ORDER_ATOMIC_WAR: u64 = 1 << 38;

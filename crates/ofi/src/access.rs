@@ -151,6 +151,7 @@ impl Endpoint {
             return unsafe { self.write_short(access, data, whole, local) };
         }
         self.attached(peer)?;
+        self.in_order(peer, false)?;
         // Its data goes in a copy of its own once it is over.
         if access.injected || access.data.is_some() {
             self.may_inject()?;
@@ -169,9 +170,12 @@ impl Endpoint {
                             self.hear_peers();
                         }
                     }
-                    Ok(Piece::Pending(id, None)) => self.watch(id, name_of(node, kind::NODE)),
-                    Ok(Piece::Pending(id, Some(bytes))) => {
-                        self.watch_copy(id, bytes, Of::Operation(node));
+                    Ok(Piece::Pending(id, copy)) => {
+                        self.is_helped(peer, node);
+                        match copy {
+                            None => self.watch(id, name_of(node, kind::NODE)),
+                            Some(bytes) => self.watch_copy(id, bytes, Of::Operation(node)),
+                        }
                     }
                     Err(errno) => {
                         give_back(node);
@@ -282,7 +286,10 @@ impl Endpoint {
     ) {
         // One more part than there are, so that the whole is not over before all have begun.
         // SAFETY: the node is this operation's.
-        unsafe { (*whole).rest = remote.len() as u64 + 1 };
+        unsafe {
+            (*whole).rest = remote.len() as u64 + 1;
+            self.is_helped(peer, whole);
+        }
         let mut from = 0;
         for piece in remote {
             let (cut, count) = cut(local, from, piece.len);

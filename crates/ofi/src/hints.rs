@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_void};
 
 use crate::call::IOV_LIMIT;
 use crate::info::{
-    INJECT_SIZE, LONGEST, MR_IOV_LIMIT, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT, caps,
+    ACCESS_ORDER, INJECT_SIZE, LONGEST, MR_IOV_LIMIT, OP_FLAGS, ORDER, QUEUE_SIZE, TAG_FORMAT, caps,
 };
 use crate::names::Name;
 use crate::{peer, remote_comm};
@@ -190,8 +190,8 @@ impl Hints {
         {
             return Some("an address is none of this provider's, or cut".to_owned());
         }
-        if self.orders & !ORDER != 0 {
-            let orders = self.orders & !ORDER;
+        let orders = self.orders & !(ORDER | ACCESS_ORDER);
+        if orders != 0 {
             return Some(format!("orders {orders:#x} are not kept"));
         }
         if self.comp_order != 0 {
@@ -286,6 +286,12 @@ impl Hints {
         } else {
             self.iov_limit()
         }
+    }
+
+    /// The orders of the answer. Those of accesses cost time, so only an application that asks for
+    /// them has them.
+    pub(crate) fn order(&self) -> u64 {
+        ORDER | self.orders & ACCESS_ORDER
     }
 
     /// Whether addresses are text.

@@ -46,6 +46,16 @@ pub(crate) const ORDER: u64 = FI_ORDER_SAS
     | FI_ORDER_ATOMIC_WAR
     | FI_ORDER_ATOMIC_WAW;
 
+/// Orders that hold for an endpoint whose application asks for one of them.
+pub(crate) const ACCESS_ORDER: u64 = FI_ORDER_RAR
+    | FI_ORDER_RAW
+    | FI_ORDER_WAR
+    | FI_ORDER_WAW
+    | FI_ORDER_RMA_RAR
+    | FI_ORDER_RMA_RAW
+    | FI_ORDER_RMA_WAR
+    | FI_ORDER_RMA_WAW;
+
 /// Flags of operations that are known.
 pub(crate) const OP_FLAGS: u64 = FI_COMPLETION
     | FI_INJECT
@@ -207,7 +217,7 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
         (*tx).caps = caps & sending;
         (*tx).mode = mode;
         (*tx).op_flags = hints.tx_flags();
-        (*tx).msg_order = ORDER;
+        (*tx).msg_order = hints.order();
         (*tx).inject_size = INJECT_SIZE;
         (*tx).size = hints.tx_size();
         (*tx).iov_limit = hints.iov_limit();
@@ -228,7 +238,7 @@ fn build(version: u32, hints: &Hints) -> Option<*mut fi_info> {
                 | FI_DIRECTED_RECV);
         (*rx).mode = mode;
         (*rx).op_flags = hints.rx_flags();
-        (*rx).msg_order = ORDER;
+        (*rx).msg_order = hints.order();
         (*rx).size = hints.rx_size();
         (*rx).iov_limit = hints.iov_limit();
 

@@ -62,6 +62,7 @@ mod multi_receive;
 mod names;
 mod node;
 mod object;
+mod order;
 mod peer;
 mod poll_set;
 mod progress;

@@ -197,6 +197,12 @@ impl Unanswered {
         self.count >= MOST || line.is_some_and(|line| line.operations.len() >= MOST)
     }
 
+    /// Whether this peer was asked for anything that is not over.
+    pub(crate) fn has_any(&self, peer: Peer) -> bool {
+        let line = self.lines.get(peer.index() as usize);
+        line.is_some_and(|line| !line.operations.is_empty())
+    }
+
     /// Adds an operation, for which there is room, and gives its number.
     pub(crate) fn add(&mut self, peer: Peer, operation: Operation) -> u64 {
         let place = peer.index() as usize;

@@ -160,7 +160,7 @@ fn tagged_ping_pong() {
     ping_pong("tagged");
 }
 
-const SOURCES: [&str; 16] = [
+const SOURCES: [&str; 17] = [
     "asked.c",
     "atomics.c",
     "main.c",
@@ -177,6 +177,7 @@ const SOURCES: [&str; 16] = [
     "ends.c",
     "writes.c",
     "events.c",
+    "orders.c",
 ];
 
 /// Compiles the C program of these tests. `None`: it cannot be done here.
@@ -302,6 +303,16 @@ fn writes_with_data_whose_bytes_come_later() {
         "writes",
         &[("LIMIC_EAGER_MAX", "1K"), ("LIMIC_LONG", "pipeline")],
     );
+}
+
+#[test]
+fn order_of_accesses() {
+    part("orders");
+}
+
+#[test]
+fn order_of_accesses_with_which_their_owner_helps() {
+    part_with("orders", &[("LIMIC_PATHS", "inline,eager,pipeline")]);
 }
 
 #[test]

@@ -20,6 +20,7 @@ use crate::messages::{tagged, untagged};
 use crate::names::Name;
 use crate::node::Pool;
 use crate::object::{self, Head};
+use crate::order::Order;
 use crate::peer::Owned;
 use crate::receipts::Receipts;
 use crate::stats::Tally;
@@ -104,6 +105,8 @@ pub(crate) unsafe extern "C" fn open(
             let tx = asked.tx_attr.as_ref().map_or(0, |attr| attr.op_flags);
             (tx, asked.rx_attr.as_ref().map_or(0, |attr| attr.op_flags))
         };
+        // SAFETY: as above.
+        let orders = unsafe { asked.tx_attr.as_ref() }.map_or(0, |attr| attr.msg_order);
         if (tx | rx) & !info::OP_FLAGS != 0 {
             return Err(FI_EBADFLAGS);
         }
@@ -155,6 +158,7 @@ pub(crate) unsafe extern "C" fn open(
             has_multi: Cell::new(false),
             unanswered: RefCell::default(),
             receipts: Receipts::default(),
+            order: Order::new(orders),
             heard_last: Cell::default(),
             said_last: Cell::default(),
             waiting: RefCell::default(),

@@ -32,7 +32,7 @@ enum { MODE_BASIC = 1, MODE_SCALABLE = 2 };
 extern int me, line_to_other;
 /* What open_all asks for. */
 extern enum fi_progress data_progress;
-extern uint64_t more_caps;
+extern uint64_t more_caps, asked_orders;
 extern struct fi_info *info;
 extern struct fid_fabric *fabric;
 extern struct fid_domain *domain;
@@ -102,6 +102,7 @@ void flags(void);
 void memory(void);
 void atomics(void);
 void writes(void);
+void orders(void);
 void events(void);
 void woken(void);
 void waiting(void);

@@ -26,6 +26,9 @@ int main(int argc, char **argv)
     int sleeps = !strcmp(part, "woken");
     if (events_too || sleeps)
         more_caps = FI_RMA_EVENT;
+    int ordered = !strcmp(part, "orders");
+    if (ordered)
+        asked_orders = FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW;
     int waits = !strcmp(part, "waiting"), many = !strcmp(part, "threads");
     open_all(waits ? FI_WAIT_FD : FI_WAIT_NONE, waits || many || sleeps ? FI_THREAD_SAFE : FI_THREAD_DOMAIN,
              !strcmp(part, "basic-memory") ? MODE_BASIC
@@ -46,6 +49,8 @@ int main(int argc, char **argv)
         atomics();
     else if (!strcmp(part, "writes"))
         writes();
+    else if (ordered)
+        orders();
     else if (events_too)
         events();
     else if (sleeps)

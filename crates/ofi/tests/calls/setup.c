@@ -3,7 +3,7 @@
 
 int me, line_to_other;
 enum fi_progress data_progress;
-uint64_t more_caps;
+uint64_t more_caps, asked_orders;
 struct fi_info *info;
 struct fid_fabric *fabric;
 struct fid_domain *domain;
@@ -86,6 +86,7 @@ void open_all(enum fi_wait_obj wait, int threading, int mr_mode)
     hints->domain_attr->mr_mode = mr_mode;
     hints->tx_attr->op_flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
     hints->rx_attr->op_flags = FI_COMPLETION;
+    hints->tx_attr->msg_order = asked_orders;
     hints->fabric_attr->prov_name = strdup("limic");
     OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
     CHECK(strcmp(info->fabric_attr->prov_name, "limic") == 0);
