@@ -7,6 +7,7 @@ use limic::{Endpoint as _, Error, Outcome, Peer, RequestId};
 
 use crate::asked::LONGEST_WRITE;
 use crate::call::{Bytes, CallFlags, IOV_LIMIT, append, parts, slice, slice_mut};
+use crate::completion_queue::Completion;
 use crate::endpoint::Endpoint;
 use crate::errors::{errno_of, reported};
 use crate::memory_region::limic_key;
@@ -116,6 +117,13 @@ struct Access {
     injected: bool,
 }
 
+impl Access {
+    /// Flags of its completion.
+    fn flags(&self) -> u64 {
+        FI_RMA | if self.write { FI_WRITE } else { FI_READ }
+    }
+}
+
 /// What became of one piece.
 enum Piece {
     Over(Outcome),
@@ -157,36 +165,37 @@ impl Endpoint {
             self.may_inject()?;
         }
         self.tally.accessed(access.write, total);
-        let node = self.accessing(access, peer, total, access.data);
+        let node = || self.accessing(access, peer, total, access.data);
         if let [whole] = remote {
-            // SAFETY: the caller's promise; the node is this operation's.
+            // SAFETY: the caller's promise; nodes are this operation's.
             unsafe {
-                match self.access_piece(access, peer, local, whole) {
-                    Ok(Piece::Over(outcome)) => {
-                        self.finish(node, outcome);
+                match self.access_piece(access, peer, local, whole)? {
+                    Piece::Over(outcome) => {
+                        if outcome.is_ok() && access.data.is_none() {
+                            self.accessed(access, total);
+                        } else {
+                            self.finish(node(), outcome);
+                        }
                         if self.caps & FI_RMA_EVENT != 0 {
                             // An endpoint's access to itself rings nobody: whoever sleeps until it
                             // is counted is woken from here.
                             self.hear_peers();
                         }
                     }
-                    Ok(Piece::Pending(id, copy)) => {
+                    Piece::Pending(id, copy) => {
+                        let node = node();
                         self.is_helped(peer, node);
                         match copy {
                             None => self.watch(id, name_of(node, kind::NODE)),
                             Some(bytes) => self.watch_copy(id, bytes, Of::Operation(node)),
                         }
                     }
-                    Err(errno) => {
-                        give_back(node);
-                        return Err(errno);
-                    }
                 }
             }
             return Ok(0);
         }
         // SAFETY: as above.
-        unsafe { self.access_pieces(access, peer, local, remote, node) };
+        unsafe { self.access_pieces(access, peer, local, remote, node()) };
         Ok(0)
     }
 
@@ -210,6 +219,21 @@ impl Endpoint {
         Ok(0)
     }
 
+    /// A read or a write is over in the call that began it.
+    fn accessed(&self, access: &Access, total: usize) {
+        let flags = access.flags();
+        if access.reported {
+            self.complete(Completion {
+                context: access.context,
+                flags: flags | self.mark(),
+                len: total,
+                ..Completion::EMPTY
+            });
+        } else if self.counters.any.get() {
+            self.count(flags);
+        }
+    }
+
     /// The node of an access, which data may follow.
     fn accessing(
         &self,
@@ -218,10 +242,9 @@ impl Endpoint {
         total: usize,
         follows: Option<u64>,
     ) -> *mut Node {
-        let direction = if access.write { FI_WRITE } else { FI_READ };
         let notify = follows.map_or(0, |_| mark::NOTIFY);
         let node = Node {
-            flags: FI_RMA | direction | notify,
+            flags: access.flags() | notify,
             data: follows.unwrap_or(0),
             len: total,
             peer: peer.index(),

@@ -342,7 +342,7 @@ impl Endpoint {
 
     /// A peer has written so many bytes, with data.
     pub(crate) fn was_written(&self, status: &Status, len: usize) {
-        self.put(Completion {
+        self.complete(Completion {
             flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA | self.mark(),
             len,
             data: status.immediate.unwrap_or(0),

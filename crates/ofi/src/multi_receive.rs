@@ -161,7 +161,7 @@ impl Endpoint {
             };
             lists.pieces.remove(at);
             drop(lists);
-            // SAFETY: listed ones are alive, and in no other list.
+            // SAFETY: listed ones are alive, and not reported yet.
             unsafe {
                 (*buffer).pieces -= 1;
                 if (*buffer).pieces == 0 && (*buffer).node.rest == NO_REQUEST {

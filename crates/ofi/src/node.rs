@@ -1,10 +1,10 @@
 //! One operation: a node in memory that the caller lends, or in a spare one.
 //!
 //! An application in the mode `FI_CONTEXT2` lends 64 bytes with each operation that it wants a
-//! completion of. The node lies there until the operation is over: posting and completing allocate
-//! nothing, and the completion queue keeps a copy. Operations without
-//! such memory (applications that do not know the mode, silent operations, parts of larger ones)
-//! take a spare node from the endpoint's pool.
+//! completion of. The node lies there until the operation is over, so posting allocates nothing.
+//! The completion queue keeps a copy, and allocates only if more wait than ever before. Operations
+//! without such memory (applications that do not know the mode, silent operations, parts of larger
+//! ones) take a spare node from the endpoint's pool.
 
 use core::cell::Cell;
 use core::ffi::c_void;

@@ -34,8 +34,8 @@ impl Order {
 }
 
 impl Endpoint {
-    /// Whether an access to this peer may begin: one that it is asked for by message, or a read or a
-    /// write.
+    /// Whether an access to this peer may begin: one that it is asked for by message, or a read or
+    /// a write.
     #[inline(always)]
     pub(crate) fn in_order(&self, peer: Peer, is_message: bool) -> Result<(), i32> {
         if self.order.is_kept {

@@ -1,4 +1,4 @@
-//! Operations end: their nodes are filled in, counted, and put into completion queues.
+//! Operations end: they are counted, and their completions are put into queues.
 
 use limic::raw::Requests;
 use limic::{Endpoint as _, Error, Outcome, Peer, RequestId};
@@ -124,7 +124,7 @@ impl Endpoint {
             match outcome {
                 Ok(status) if (*node).flags & (FI_RECV | mark::SILENT) == FI_RECV => {
                     let has_data = status.immediate.map_or(0, |_| FI_REMOTE_CQ_DATA);
-                    self.put(Completion {
+                    let completion = Completion {
                         context: context_of(node),
                         flags: (*node).flags | has_data,
                         len: status.len as usize,
@@ -133,8 +133,9 @@ impl Endpoint {
                         tag: application_tag(status.tag.0),
                         peer: status.peer.index(),
                         ..Completion::EMPTY
-                    });
-                    return give_back(node);
+                    };
+                    give_back(node);
+                    return self.complete(completion);
                 }
                 Ok(_) => {}
                 Err(error) => self.fill_error(node, error),
@@ -197,19 +198,19 @@ impl Endpoint {
             if (*node).flags & mark::NOTIFY != 0 {
                 self.notify(node);
             }
-            let flags = (*node).flags;
-            if flags & (mark::SILENT | mark::FAILED) != mark::SILENT {
-                self.put(Completion::of(node));
-            } else if self.counters.any.get() {
-                self.count(flags);
-            }
+            let completion = Completion::of(node);
             give_back(node);
+            if completion.flags & (mark::SILENT | mark::FAILED) != mark::SILENT {
+                self.complete(completion);
+            } else if self.counters.any.get() {
+                self.count(completion.flags);
+            }
         }
     }
 
     /// Counts an operation that is over, and puts it into its completion queue.
     #[inline(always)]
-    pub(crate) fn put(&self, completion: Completion) {
+    pub(crate) fn complete(&self, completion: Completion) {
         if self.counters.any.get() {
             self.count(completion.flags);
         }

@@ -116,7 +116,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// The room is the operation's until it is over; a context that is lent is valid until it is
-    /// reported.
+    /// over.
     #[inline(always)]
     unsafe fn receive(&self, wanted: &Wanted, room: RawSliceMut) -> Result<usize, i32> {
         let node = self.receiving(wanted, &[room]);

@@ -133,8 +133,7 @@ impl Endpoint {
     /// Sends what does not go whole at once.
     ///
     /// # Safety
-    /// The bytes are readable until the operation is over; a context that is lent is valid until it
-    /// is reported.
+    /// The bytes are readable until the operation is over, and so is a context that is lent valid.
     #[inline(never)]
     unsafe fn send_slowly(&self, peer: Peer, sent: Sent, one: RawSlice) -> Result<usize, i32> {
         let (tag, options) = (Tag(sent.tag), sent.options());
@@ -210,7 +209,7 @@ impl Endpoint {
     #[inline(always)]
     fn sent(&self, sent: &Sent) {
         if sent.reported {
-            self.put(Completion {
+            self.complete(Completion {
                 context: sent.context,
                 flags: sent.flags | self.mark(),
                 ..Completion::EMPTY
@@ -244,7 +243,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// The slices are readable during the call; a context that is lent is valid until it is
-    /// reported.
+    /// over.
     #[cold]
     unsafe fn inject_later(
         &self,

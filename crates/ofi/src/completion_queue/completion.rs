@@ -9,11 +9,13 @@ use crate::node::{NO_PEER, Node, context_of, mark};
 use limic_ofi_abi::entries::{fi_cq_err_entry, fi_cq_tagged_entry};
 use limic_ofi_abi::*;
 
-/// The fields of a [`Node`], and what the application calls the operation.
+/// What the application calls the operation, and the fields of its [`Node`]. The first six are
+/// those of a completion in the longest format, in that order.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub(crate) struct Completion {
     pub(crate) context: *mut c_void,
-    /// With the [`mark`] of the endpoint.
+    /// Completion flags, and the [`mark`]s of the node, of which `SPARE` means nothing here.
     pub(crate) flags: u64,
     pub(crate) len: usize,
     pub(crate) buf: *mut c_void,
@@ -84,19 +86,30 @@ impl Completion {
 
     /// In the longest format.
     #[inline(always)]
-    pub(super) const fn entry(&self) -> fi_cq_tagged_entry {
+    pub(super) fn entry(&self) -> fi_cq_tagged_entry {
+        // Each field is loaded by itself: most were stored so a moment ago, and a load of two would
+        // wait until both stores are done, with all before them.
+        // SAFETY: references to initialized fields.
+        let load = |field: &u64| unsafe { core::ptr::read_volatile(field) };
+        // SAFETY: as above.
+        let (len, buf) = unsafe {
+            (
+                core::ptr::read_volatile(&self.len),
+                core::ptr::read_volatile(&self.buf),
+            )
+        };
         fi_cq_tagged_entry {
             op_context: self.context,
             flags: self.flags & mark::PUBLIC,
-            len: self.len,
-            buf: self.buf,
-            data: self.data,
-            tag: self.tag,
+            len,
+            buf,
+            data: load(&self.data),
+            tag: load(&self.tag),
         }
     }
 
     /// That of an operation that failed.
-    pub(super) const fn error(&self) -> fi_cq_err_entry {
+    pub(super) fn error(&self) -> fi_cq_err_entry {
         fi_cq_err_entry {
             op_context: self.context,
             flags: self.flags & mark::PUBLIC,

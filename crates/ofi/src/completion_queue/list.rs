@@ -58,13 +58,13 @@ impl List {
         is_first
     }
 
-    /// Moves all to the first places, or into longer memory if they fill more than half of it.
+    /// Moves all to the first places, in longer memory if they fill more than half of this.
     #[cold]
     fn make_room(&self) {
         let mut memory = self.memory.take();
-        // SAFETY: `push` has written each place, since it has come to the end.
+        // SAFETY: each place is initialized, since `tail` has passed all of them.
         unsafe { memory.set_len(memory.capacity()) };
-        let waiting = (0..).take_while(|at| self.get(*at).is_some()).count();
+        let waiting = self.len();
         memory.drain(..memory.len() - waiting);
         memory.reserve(waiting);
         let start = memory.as_mut_ptr();
@@ -76,15 +76,20 @@ impl List {
         self.memory.set(memory);
     }
 
-    /// The oldest but so many.
-    pub(super) fn get(&self, at: usize) -> Option<Completion> {
-        let place = self.head.get().wrapping_add(at);
-        let is_there = !self.is_empty() && place < self.tail.get();
-        // SAFETY: what lies between `head` and `tail` was written by `push`.
-        is_there.then(|| unsafe { place.read() })
+    pub(super) fn len(&self) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
+        (self.tail.get().addr() - self.head.get().addr()) / size_of::<Completion>()
     }
 
-    /// The oldest one, where it lies: a copy would be read before its parts are written.
+    /// The completion at this position, counted from the oldest.
+    pub(super) fn get(&self, at: usize) -> Option<Completion> {
+        // SAFETY: the completions from `head` on are initialized.
+        (at < self.len()).then(|| unsafe { self.head.get().wrapping_add(at).read() })
+    }
+
+    /// The oldest one, in its place: a copy of all its fields would take longer.
     ///
     /// # Safety
     /// Nothing is put into the list, or taken out, while the reference is used.
@@ -94,11 +99,14 @@ impl List {
         unsafe { self.head.get().as_ref() }
     }
 
-    /// Takes the oldest one out, if there is one.
+    /// Takes the oldest one out.
+    ///
+    /// # Safety
+    /// There is one.
     #[inline(always)]
-    pub(super) fn drop_oldest(&self) {
+    pub(super) unsafe fn drop_oldest(&self) {
         let next = self.head.get().wrapping_add(1);
-        if self.is_empty() || next == self.tail.get() {
+        if next == self.tail.get() {
             self.clear();
         } else {
             self.head.set(next);
@@ -133,9 +141,10 @@ mod tests {
     }
 
     fn read(list: &List) -> Option<u64> {
-        let oldest = list.get(0).map(|oldest| oldest.tag);
-        list.drop_oldest();
-        oldest
+        let oldest = list.get(0)?;
+        // SAFETY: there is one.
+        unsafe { list.drop_oldest() };
+        Some(oldest.tag)
     }
 
     #[test]

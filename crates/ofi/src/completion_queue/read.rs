@@ -99,14 +99,14 @@ impl Queue {
                 }
                 break;
             }
-            // SAFETY: the caller promised room.
+            // SAFETY: the caller promised room; there is an oldest one.
             unsafe {
                 if !sources.is_null() {
                     *sources.add(done) = self.source_of(oldest);
                 }
-                self.put(oldest, buffer.cast::<u8>().add(done * self.entry));
+                self.write_entry(oldest, buffer.cast::<u8>().add(done * self.entry));
+                self.list.drop_oldest();
             }
-            self.list.drop_oldest();
             done += 1;
         }
         if done > 0 {
@@ -135,7 +135,7 @@ impl Queue {
     /// # Safety
     /// There is room for an entry.
     #[inline(always)]
-    unsafe fn put(&self, completion: &Completion, entry: *mut u8) {
+    unsafe fn write_entry(&self, completion: &Completion, entry: *mut u8) {
         const WHOLE: usize = size_of::<fi_cq_tagged_entry>();
         // SAFETY: the caller's promise.
         unsafe {
@@ -238,10 +238,10 @@ impl Queue {
     /// Completions in the list, counted up to a limit; a failed one counts as enough.
     fn length(&self, limit: usize) -> usize {
         let mut first = (0..limit).map_while(|at| self.list.get(at));
-        match first.position(|one| one.has_failed()) {
-            Some(_) => limit,
-            None => (0..limit).map_while(|at| self.list.get(at)).count(),
+        if first.any(|one| one.has_failed()) {
+            return limit;
         }
+        self.list.len().min(limit)
     }
 
     /// Reads the oldest completion, which is one of a failed operation.
@@ -271,7 +271,8 @@ impl Queue {
                 (*entry).err_data_size = 0;
             }
         }
-        self.list.drop_oldest();
+        // SAFETY: there is one.
+        unsafe { self.list.drop_oldest() };
         Ok(1)
     }
 }

@@ -1,35 +1,79 @@
 /* Tagged messages. */
 #include "calls.h"
 
-/* A context is the application's again when its operation is over, though nobody has read the
+enum { ROUNDS = 100, LONG = 100000 };
+static unsigned char out[LONG], in[LONG], there[LONG];
+
+/* Waits until so many operations are counted, none of which failed, and uses their contexts for
+ * something else. */
+static void wait_and_wipe(struct fid_cntr *over, uint64_t count)
+{
+    while (fi_cntr_read(over) < count)
+        CHECK(fi_cntr_readerr(over) == 0);
+    memset(contexts, 0xff, 4 * sizeof *contexts);
+}
+
+/* A context is the application's again when its operation is counted, though nobody has read the
  * completion. More wait here than a queue has room for at first. */
 static void lent_again(void)
 {
-    enum { ROUNDS = 100 };
-    unsigned char out = 1, in = 0;
+    static const size_t lengths[] = {1, LONG};
     struct fid_cntr *over;
+    struct fid_mr *region;
     OK(fi_cntr_open(domain, NULL, &over, NULL));
     struct fid_ep *end = begin_end(cq, info);
-    OK(fi_ep_bind(end, &over->fid, FI_SEND | FI_RECV));
+    OK(fi_ep_bind(end, &over->fid, FI_SEND | FI_RECV | FI_READ | FI_WRITE));
     OK(fi_enable(end));
+    OK(fi_mr_reg(domain, there, LONG, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 3, 0, &region, NULL));
     fi_addr_t to = swap_names(end);
+    meet();
     for (unsigned round = 0; round < ROUNDS; round++) {
-        OK(fi_trecv(end, &in, 1, NULL, to, round, 0, &contexts[0]));
-        OK(fi_tsend(end, &out, 1, NULL, to, round, &contexts[1]));
-        while (fi_cntr_read(over) < 2 * (round + 1))
-            ;
-        memset(contexts, 0xff, 2 * sizeof *contexts);
+        size_t len = lengths[round % 2];
+        OK(fi_trecv(end, in, len, NULL, to, round, 0, &contexts[0]));
+        OK(fi_tsend(end, out, len, NULL, to, round, &contexts[1]));
+        RETRY(fi_write(end, out, len, NULL, to, 0, 3, &contexts[2]));
+        RETRY(fi_writedata(end, out, len, NULL, round, to, 0, 3, &contexts[3]));
+        wait_and_wipe(over, 4 * (round + 1));
     }
-    unsigned received = 0, sent = 0;
-    while (received + sent < 2 * ROUNDS) {
+    unsigned received = 0, written = 0, begun[4] = {0};
+    for (int i = 0; i < 5 * ROUNDS; i++) {
         struct fi_cq_tagged_entry entry = completion();
-        if (entry.op_context == &contexts[0])
-            CHECK((entry.flags & FI_RECV) && entry.len == 1 && entry.tag == received++);
+        if (entry.flags & FI_RECV)
+            CHECK(entry.op_context == &contexts[0] && entry.len == lengths[received % 2] && entry.tag == received++);
+        else if (entry.flags & FI_REMOTE_WRITE)
+            CHECK(entry.op_context == NULL && entry.data == written++);
         else
-            CHECK(entry.op_context == &contexts[1] && (entry.flags & FI_SEND) && sent++ < ROUNDS);
+            for (int which = 1; which < 4; which++)
+                begun[which] += entry.op_context == &contexts[which];
+    }
+    CHECK(received == ROUNDS && written == ROUNDS);
+    CHECK(begun[1] == ROUNDS && begun[2] == ROUNDS && begun[3] == ROUNDS);
+    /* So is that of an operation that failed. */
+    meet();
+    OK(fi_trecv(end, in, 4, NULL, to, 7, 0, &contexts[0]));
+    OK(fi_tinject(end, out, 5, to, 7));
+    while (fi_cntr_readerr(over) == 0)
+        ;
+    memset(&contexts[0], 0xff, sizeof contexts[0]);
+    struct fi_cq_err_entry error = failure();
+    CHECK(error.err == FI_ETRUNC && error.op_context == &contexts[0] && error.len == 4 && error.olen == 1 && error.tag == 7);
+    /* An endpoint that is closed takes its completions along, and no others. */
+    meet();
+    for (int i = 0; i < 3; i++) {
+        OK(fi_tsend(end, out, 1, NULL, to, 8, &contexts[0]));
+        OK(fi_tsend(ep, out, 1, NULL, other, i, &contexts[1]));
     }
     meet();
     OK(fi_close(&end->fid));
+    for (int i = 0; i < 3; i++) {
+        OK(fi_trecv(ep, in, 1, NULL, other, i, 0, &contexts[2]));
+        CHECK(completion().op_context == &contexts[1]);
+    }
+    for (int i = 0; i < 3; i++) {
+        struct fi_cq_tagged_entry entry = completion();
+        CHECK(entry.op_context == &contexts[2] && entry.tag == (uint64_t) i);
+    }
+    OK(fi_close(&region->fid));
     OK(fi_close(&over->fid));
 }
 
