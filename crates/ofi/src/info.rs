@@ -46,7 +46,7 @@ pub(crate) const ORDER: u64 = FI_ORDER_SAS
     | FI_ORDER_ATOMIC_WAR
     | FI_ORDER_ATOMIC_WAW;
 
-/// Orders that hold for an endpoint whose application asks for one of them.
+/// Orders that all hold for an endpoint whose application asks for one of them.
 pub(crate) const ACCESS_ORDER: u64 = FI_ORDER_RAR
     | FI_ORDER_RAW
     | FI_ORDER_WAR

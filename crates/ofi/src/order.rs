@@ -2,8 +2,9 @@
 //!
 //! A single copy is over when its call returns. But a peer may have to help with a read or a write,
 //! and it executes what it is asked for by message. Messages keep their order; help does not. So,
-//! where order is asked for, an access waits outside until those to the same peer are over that it
-//! could overtake, or that could overtake it: its call says `FI_EAGAIN`.
+//! where order is asked for, an access does not begin while an earlier one to the same peer is under
+//! way that it could overtake. Its call says `FI_EAGAIN`, and the caller tries again. What is asked
+//! for by message may follow what is asked for by message; all else waits.
 
 use core::cell::RefCell;
 use std::collections::HashMap;
@@ -34,8 +35,8 @@ impl Order {
 }
 
 impl Endpoint {
-    /// Whether an access to this peer may begin: one that it is asked for by message, or a read or
-    /// a write.
+    /// Whether an access to this peer may begin. `is_message`: the peer is asked for it by message.
+    /// Otherwise it is a read or a write.
     #[inline(always)]
     pub(crate) fn in_order(&self, peer: Peer, is_message: bool) -> Result<(), i32> {
         if self.order.is_kept {
@@ -44,7 +45,7 @@ impl Endpoint {
         Ok(())
     }
 
-    #[cold]
+    #[inline(never)]
     fn has_passed(&self, peer: Peer, is_message: bool) -> Result<(), i32> {
         let is_free = || {
             let is_helping = self.order.helped.borrow().contains_key(&peer);

@@ -133,7 +133,7 @@ impl Endpoint {
     /// Sends what does not go whole at once.
     ///
     /// # Safety
-    /// The bytes are readable until the operation is over, and so is a context that is lent valid.
+    /// Until the operation is over, the bytes are readable, and a context that is lent is valid.
     #[inline(never)]
     unsafe fn send_slowly(&self, peer: Peer, sent: Sent, one: RawSlice) -> Result<usize, i32> {
         let (tag, options) = (Tag(sent.tag), sent.options());

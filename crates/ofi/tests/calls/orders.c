@@ -48,11 +48,14 @@ void orders(void)
     struct fid_mr *region;
     OK(fi_mr_reg(domain, mine, sizeof mine, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &region, NULL));
     CHECK((info->tx_attr->msg_order & asked_orders) == asked_orders && (info->rx_attr->msg_order & asked_orders) == asked_orders);
-    CHECK(info->ep_attr->max_order_raw_size >= LEN && info->ep_attr->max_order_waw_size >= LEN);
+    CHECK(info->ep_attr->max_order_raw_size >= LEN && info->ep_attr->max_order_war_size >= LEN &&
+          info->ep_attr->max_order_waw_size >= LEN);
     meet();
     for (unsigned round = 0; round < ROUNDS; round++) {
         read_between_writes(2 * round + me);
-        beside_messages(round);
+        /* Writes with data are reported here, too. */
+        meet();
+        beside_messages(1000 + round);
         meet();
     }
     OK(fi_close(&region->fid));
