@@ -2,9 +2,9 @@
 //!
 //! A single copy is over when its call returns. But a peer may have to help with a read or a write,
 //! and it executes what it is asked for by message. Messages keep their order; help does not. So,
-//! where order is asked for, an access does not begin while an earlier one to the same peer is under
-//! way that it could overtake. Its call says `FI_EAGAIN`, and the caller tries again. What is asked
-//! for by message may follow what is asked for by message; all else waits.
+//! where order is asked for, an access does not begin while an earlier one to the same peer is
+//! under way that it could overtake. Its call says `FI_EAGAIN`, and the caller tries again. What is
+//! asked for by message may follow what is asked for by message; all else waits.
 
 use core::cell::RefCell;
 use std::collections::HashMap;
