@@ -159,7 +159,7 @@ impl Endpoint {
             return unsafe { self.write_short(access, data, whole, local) };
         }
         self.attached(peer)?;
-        self.in_order(peer, false)?;
+        self.may_begin(peer, false)?;
         // Its data goes in a copy of its own once it is over.
         if access.injected || access.data.is_some() {
             self.may_inject()?;
@@ -184,7 +184,6 @@ impl Endpoint {
                     }
                     Piece::Pending(id, copy) => {
                         let node = node();
-                        self.is_helped(peer, node);
                         match copy {
                             None => self.watch(id, name_of(node, kind::NODE)),
                             Some(bytes) => self.watch_copy(id, bytes, Of::Operation(node)),
@@ -309,10 +308,7 @@ impl Endpoint {
     ) {
         // One more part than there are, so that the whole is not over before all have begun.
         // SAFETY: the node is this operation's.
-        unsafe {
-            (*whole).rest = remote.len() as u64 + 1;
-            self.is_helped(peer, whole);
-        }
+        unsafe { (*whole).rest = remote.len() as u64 + 1 };
         let mut from = 0;
         for piece in remote {
             let (cut, count) = cut(local, from, piece.len);

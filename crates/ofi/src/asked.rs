@@ -91,7 +91,7 @@ impl Endpoint {
             self.progress();
             return Err(FI_EAGAIN);
         }
-        self.in_order(peer, true)?;
+        self.may_begin(peer, true)?;
         self.may_inject()
     }
 

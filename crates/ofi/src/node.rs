@@ -26,8 +26,6 @@ pub(crate) mod mark {
     pub(crate) const DELIVERED: u64 = 1 << 59;
     /// A look at messages, which receives none.
     pub(crate) const LOOK: u64 = 1 << 58;
-    /// An access that others wait for, since the endpoint keeps their order.
-    pub(crate) const AWAITED: u64 = 1 << 57;
     /// The number of the endpoint.
     pub(crate) const ENDPOINT_SHIFT: u32 = 32;
     /// What applications see.

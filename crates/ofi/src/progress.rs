@@ -1,7 +1,7 @@
 //! Operations end: they are counted, and their completions are put into queues.
 
 use limic::raw::Requests;
-use limic::{Endpoint as _, Error, Outcome, Peer, RequestId};
+use limic::{Endpoint as _, Error, Outcome, RequestId};
 
 use crate::completion_queue::Completion;
 use crate::control_channel::Coming;
@@ -192,9 +192,6 @@ impl Endpoint {
     pub(crate) unsafe fn report(&self, node: *mut Node) {
         // SAFETY: the caller's promise.
         unsafe {
-            if (*node).flags & mark::AWAITED != 0 {
-                self.lets_pass(Peer::from_index((*node).peer));
-            }
             if (*node).flags & mark::NOTIFY != 0 {
                 self.notify(node);
             }

@@ -24,7 +24,6 @@ use crate::domain::Domain;
 use crate::errors::reported;
 use crate::node::{Node, Pool, UNNAMED, mark};
 use crate::object::{Head, Object};
-use crate::order::Order;
 use crate::peer::Owned;
 use crate::receipts::Receipts;
 use crate::services::Service;
@@ -83,7 +82,8 @@ pub(crate) struct Endpoint {
     /// What peers were asked for.
     pub(crate) unanswered: RefCell<Unanswered>,
     pub(crate) receipts: Receipts,
-    pub(crate) order: Order,
+    /// The application has asked for the order of accesses.
+    pub(crate) keeps_order: bool,
     /// What peers have said and is not heard yet.
     pub(crate) waiting: RefCell<crate::control_channel::Waiting>,
     /// Memory of what was heard, and of what was said, to be used again.

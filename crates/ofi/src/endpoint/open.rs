@@ -20,7 +20,6 @@ use crate::messages::{tagged, untagged};
 use crate::names::Name;
 use crate::node::Pool;
 use crate::object::{self, Head};
-use crate::order::Order;
 use crate::peer::Owned;
 use crate::receipts::Receipts;
 use crate::stats::Tally;
@@ -158,7 +157,7 @@ pub(crate) unsafe extern "C" fn open(
             has_multi: Cell::new(false),
             unanswered: RefCell::default(),
             receipts: Receipts::default(),
-            order: Order::new(orders),
+            keeps_order: orders & info::ACCESS_ORDER != 0,
             heard_last: Cell::default(),
             said_last: Cell::default(),
             waiting: RefCell::default(),

@@ -162,6 +162,10 @@ macro_rules! calls {
                         unsafe { engine.write(peer.0, key, offset, from) }
                     })
                 }
+                #[inline]
+                fn is_helping(&self, peer: Peer) -> bool {
+                    self.0.engine.read(|engine| engine.is_helping(peer.0))
+                }
             }
 
             impl Runtime for $name {

@@ -236,6 +236,10 @@ impl Engine {
         regions::report_accesses(&mut self.cx, key, kinds);
     }
 
+    pub(crate) fn is_helping(&self, owner: u32) -> bool {
+        self.cx.peers.accesses.has_any(owner)
+    }
+
     pub(crate) fn region_read(&mut self, id: RegionId, offset: u64, into: &mut [u8]) -> Result<()> {
         regions::region_read(&mut self.cx, id, offset, into)
     }

@@ -251,6 +251,9 @@ impl OneSided for Loopback {
         let into = unsafe { ReceiveBuffer::new(&[part]) };
         Ok(state.start(Task::Copy(from, into)))
     }
+    fn is_helping(&self, _: Peer) -> bool {
+        false
+    }
 }
 
 impl Loans for Loopback {

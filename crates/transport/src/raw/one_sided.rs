@@ -95,4 +95,8 @@ pub trait OneSided: Requests {
         offset: u64,
         from: &[RawSlice],
     ) -> Result<Posted>;
+
+    /// Whether the peer helps with reads or writes of this endpoint that are not over. Those that
+    /// it helps with end in any order.
+    fn is_helping(&self, peer: Peer) -> bool;
 }

@@ -45,6 +45,11 @@ impl Accesses {
         next
     }
 
+    /// Whether any of this owner's are not over.
+    pub(crate) fn has_any(&self, owner: u32) -> bool {
+        self.0.get(&owner).is_some_and(|its| its.under_way > 0)
+    }
+
     /// The owner is gone.
     pub(super) fn forget(&mut self, owner: u32) {
         self.0.remove(&owner);
