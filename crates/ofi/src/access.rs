@@ -7,7 +7,6 @@ use limic::{Endpoint as _, Error, Outcome, Peer, RequestId};
 
 use crate::asked::LONGEST_WRITE;
 use crate::call::{Bytes, CallFlags, IOV_LIMIT, append, parts, slice, slice_mut};
-use crate::completion_queue::Completion;
 use crate::endpoint::Endpoint;
 use crate::errors::{errno_of, reported};
 use crate::memory_region::limic_key;
@@ -172,7 +171,12 @@ impl Endpoint {
                 match self.access_piece(access, peer, local, whole)? {
                     Piece::Over(outcome) => {
                         if outcome.is_ok() && access.data.is_none() {
-                            self.accessed(access, total);
+                            self.over_at_once(
+                                access.context,
+                                access.reported,
+                                access.flags(),
+                                total,
+                            );
                         } else {
                             self.finish(node(), outcome);
                         }
@@ -216,21 +220,6 @@ impl Endpoint {
         unsafe { self.ask_to_write(peer, node, data, to, local) }?;
         self.tally.accessed(access.write, to.len);
         Ok(0)
-    }
-
-    /// A read or a write is over in the call that began it.
-    fn accessed(&self, access: &Access, total: usize) {
-        let flags = access.flags();
-        if access.reported {
-            self.complete(Completion {
-                context: access.context,
-                flags: flags | self.mark(),
-                len: total,
-                ..Completion::EMPTY
-            });
-        } else if self.counters.any.get() {
-            self.count(flags);
-        }
     }
 
     /// The node of an access, which data may follow.

@@ -12,6 +12,7 @@ use limic::raw::{
 use limic::{Error, Outcome, Peer, Status, Tag};
 
 use crate::asked::Answers;
+use crate::call::NO_CONTEXT;
 use crate::completion_queue::Completion;
 use crate::endpoint::{Endpoint, sort};
 use crate::errors::{errno_of, is_dropped, reported};
@@ -343,11 +344,14 @@ impl Endpoint {
     /// A peer has written so many bytes, with data.
     pub(crate) fn was_written(&self, status: &Status, len: usize) {
         self.complete(Completion {
-            flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA | self.mark(),
-            len,
-            data: status.immediate.unwrap_or(0),
-            peer: status.peer.index(),
-            ..Completion::EMPTY
+            context: NO_CONTEXT,
+            node: Node {
+                flags: FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA | self.mark(),
+                len,
+                data: status.immediate.unwrap_or(0),
+                peer: status.peer.index(),
+                ..Node::EMPTY
+            },
         });
     }
 

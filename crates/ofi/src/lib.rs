@@ -14,7 +14,7 @@
 //! | `fi_addr_t` | position in the address vector; each endpoint maps it to a [`limic::Peer`] |
 //! | posted receive, unexpected message | limic's own queues: there is no second matching |
 //! | remote completion data | the immediate word of a message |
-//! | operation under way | a node in the `fi_context2` that the caller lends with it; posting allocates nothing |
+//! | operation under way | a node in the `fi_context2` that the caller lends with it |
 //! | completion | a copy of the node in the queue; the `fi_context2` is the caller's again |
 //! | memory region | a limic region, read and written by single copy |
 //! | atomics, short writes with data | messages, which the owner executes when it makes progress |

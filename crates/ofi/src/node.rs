@@ -32,7 +32,9 @@ pub(crate) mod mark {
     pub(crate) const PUBLIC: u64 = 0xffff_ffff;
 }
 
-/// What is known of an operation. It fits into a `fi_context2`.
+/// What is known of an operation. It fits into a `fi_context2`. The first five words are those of a
+/// completion in the longest format, behind the context.
+#[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Node {
     /// Completion flags, and [`mark`]s.

@@ -1,5 +1,7 @@
 //! Operations end: they are counted, and their completions are put into queues.
 
+use core::ffi::c_void;
+
 use limic::raw::Requests;
 use limic::{Endpoint as _, Error, Outcome, RequestId};
 
@@ -126,13 +128,15 @@ impl Endpoint {
                     let has_data = status.immediate.map_or(0, |_| FI_REMOTE_CQ_DATA);
                     let completion = Completion {
                         context: context_of(node),
-                        flags: (*node).flags | has_data,
-                        len: status.len as usize,
-                        buf: (*node).buf,
-                        data: status.immediate.unwrap_or(0),
-                        tag: application_tag(status.tag.0),
-                        peer: status.peer.index(),
-                        ..Completion::EMPTY
+                        node: Node {
+                            flags: (*node).flags | has_data,
+                            len: status.len as usize,
+                            buf: (*node).buf,
+                            data: status.immediate.unwrap_or(0),
+                            tag: application_tag(status.tag.0),
+                            peer: status.peer.index(),
+                            ..Node::EMPTY
+                        },
                     };
                     give_back(node);
                     return self.complete(completion);
@@ -197,11 +201,34 @@ impl Endpoint {
             }
             let completion = Completion::of(node);
             give_back(node);
-            if completion.flags & (mark::SILENT | mark::FAILED) != mark::SILENT {
+            if completion.node.flags & (mark::SILENT | mark::FAILED) != mark::SILENT {
                 self.complete(completion);
             } else if self.counters.any.get() {
-                self.count(completion.flags);
+                self.count(completion.node.flags);
             }
+        }
+    }
+
+    /// An operation of so many bytes went well in the call that began it.
+    #[inline(always)]
+    pub(crate) fn over_at_once(
+        &self,
+        context: *mut c_void,
+        reported: bool,
+        flags: u64,
+        len: usize,
+    ) {
+        if reported {
+            self.complete(Completion {
+                context,
+                node: Node {
+                    flags: flags | self.mark(),
+                    len,
+                    ..Node::EMPTY
+                },
+            });
+        } else if self.counters.any.get() {
+            self.count(flags);
         }
     }
 
@@ -209,9 +236,9 @@ impl Endpoint {
     #[inline(always)]
     pub(crate) fn complete(&self, completion: Completion) {
         if self.counters.any.get() {
-            self.count(completion.flags);
+            self.count(completion.node.flags);
         }
-        let receives = completion.flags & (FI_RECV | FI_REMOTE_WRITE) != 0;
+        let receives = completion.node.flags & (FI_RECV | FI_REMOTE_WRITE) != 0;
         let binding = if receives {
             &self.receives
         } else {

@@ -6,7 +6,6 @@ use limic::raw::{Messages, Posted, RawSlice, SendOptions};
 use limic::{Error, Outcome, Peer, RequestId, Tag};
 
 use crate::call::{Bytes, CallFlags, NO_CONTEXT, TagSpace, append, slice};
-use crate::completion_queue::Completion;
 use crate::endpoint::Endpoint;
 use crate::errors::{is_dropped, reported};
 use crate::node::{Node, Spare, mark};
@@ -208,15 +207,7 @@ impl Endpoint {
     /// A send is over in the call that posted it.
     #[inline(always)]
     fn sent(&self, sent: &Sent) {
-        if sent.reported {
-            self.complete(Completion {
-                context: sent.context,
-                flags: sent.flags | self.mark(),
-                ..Completion::EMPTY
-            });
-        } else if self.counters.any.get() {
-            self.count(sent.flags);
-        }
+        self.over_at_once(sent.context, sent.reported, sent.flags, 0);
     }
 
     /// The node of a send.

@@ -132,11 +132,12 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::Node;
 
     fn numbered(tag: u64) -> Completion {
         Completion {
-            tag,
-            ..Completion::EMPTY
+            context: core::ptr::null_mut(),
+            node: Node { tag, ..Node::EMPTY },
         }
     }
 
@@ -144,7 +145,7 @@ mod tests {
         let oldest = list.get(0)?;
         // SAFETY: there is one.
         unsafe { list.drop_oldest() };
-        Some(oldest.tag)
+        Some(oldest.node.tag)
     }
 
     #[test]
@@ -185,7 +186,7 @@ mod tests {
         list.retain(|_| true);
         assert!(list.is_empty());
         (0..9).for_each(|tag| _ = list.push(numbered(tag)));
-        list.retain(|one| one.tag % 3 == 1);
+        list.retain(|one| one.node.tag % 3 == 1);
         let left: Vec<u64> = core::iter::from_fn(|| read(&list)).collect();
         assert_eq!(left, [1, 4, 7]);
     }
