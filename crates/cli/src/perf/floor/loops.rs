@@ -177,8 +177,8 @@ pub(super) fn lead(order: &Order, memory: &mut Memory, partner: i32) -> Result<(
     } = *order;
     match order.kind {
         Kind::CacheLine => {
-            let ball = &memory.flags().ball;
             for turn in 0..iterations {
+                let ball = memory.flags().ball(turn);
                 ball.set(2 * turn + 1);
                 ball.wait_for(2 * turn + 2)?;
             }
@@ -200,7 +200,7 @@ pub(super) fn lead(order: &Order, memory: &mut Memory, partner: i32) -> Result<(
             for turn in 0..iterations {
                 put(order, memory, 0, turn)?;
             }
-            memory.flags().ball.wait_for(1)?;
+            memory.flags().done.wait_for(1)?;
         }
         Kind::OneCopy => {
             for _ in 0..iterations {
@@ -244,8 +244,8 @@ pub(super) fn lead(order: &Order, memory: &mut Memory, partner: i32) -> Result<(
 pub(super) fn follow(order: &Order, memory: &mut Memory) -> Result<(), Failure> {
     match order.kind {
         Kind::CacheLine => {
-            let ball = &memory.flags().ball;
             for turn in 0..order.iterations {
+                let ball = memory.flags().ball(turn);
                 ball.wait_for(2 * turn + 1)?;
                 ball.set(2 * turn + 2);
             }
@@ -260,7 +260,7 @@ pub(super) fn follow(order: &Order, memory: &mut Memory) -> Result<(), Failure> 
             for turn in 0..order.iterations {
                 take(order, memory, 0, turn)?;
             }
-            memory.flags().ball.set(1);
+            memory.flags().done.set(1);
         }
         Kind::OneCopyRewritten => {
             for turn in 0..order.iterations {

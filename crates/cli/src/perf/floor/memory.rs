@@ -16,6 +16,12 @@ const RING_BYTES: usize = 4 << 20;
 /// Spins between two looks at the clock, and before the first yield.
 const PATIENCE: u32 = 1 << 16;
 
+/// Lines that go to and fro. Each has its directory in another part of the last level of cache,
+/// nearer to the two cores or farther from them: one line alone may take a third more or less.
+const BALLS: usize = 32;
+/// Turns of one before the next one comes: what is fetched ahead of it takes no part.
+const TURNS_OF_ONE: u64 = 16;
+
 /// A partner that says nothing for so long is taken for dead.
 const SILENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
@@ -91,8 +97,10 @@ impl Bed {
 pub(super) struct Flags {
     /// The partner is awake and has its order.
     pub(super) ready: Flag,
-    /// Goes to and fro.
-    pub(super) ball: Flag,
+    /// Go to and fro.
+    balls: [Flag; BALLS],
+    /// One side has done what the other one waits for.
+    pub(super) done: Flag,
     /// Chunks that were put into each ring, and taken out of it.
     pub(super) filled: [Flag; 2],
     pub(super) emptied: [Flag; 2],
@@ -100,6 +108,14 @@ pub(super) struct Flags {
     pub(super) woken_ns: Flag,
     pub(super) median_ns: Flag,
     pub(super) bed: Bed,
+}
+
+impl Flags {
+    /// What goes to and fro in this turn.
+    #[inline(always)]
+    pub(super) fn ball(&self, turn: u64) -> &Flag {
+        &self.balls[(turn / TURNS_OF_ONE) as usize % BALLS]
+    }
 }
 
 /// A process's view of all memory. After the fork both have the same addresses; what is shared
@@ -161,9 +177,9 @@ impl Memory {
     /// Sets the counters back, while the other process does nothing.
     pub(super) fn rewind(&self) {
         let flags = self.flags();
-        let pairs = flags.filled.iter().chain(&flags.emptied);
-        pairs
-            .chain([&flags.ready, &flags.ball])
+        let many = flags.filled.iter().chain(&flags.emptied);
+        many.chain(&flags.balls)
+            .chain([&flags.ready, &flags.done])
             .for_each(|flag| flag.set(0));
         flags.bed.store(0);
     }

@@ -1,7 +1,7 @@
 //! `limic perf floor`: what the machine allows without limic. Two processes, pinned to two CPUs,
 //! and short loops over shared memory.
 //!
-//! - `cache-line`: one flag goes to and fro; one way.
+//! - `cache-line`: a flag goes to and fro, in turn one of many; one way.
 //! - `memcpy`: within one core, between the same two buffers.
 //! - `two-copy`: a message into a bounded ring of chunks and out of it, both processes at work;
 //!   ping-pong, one way; both ways through the same ring; the best of several rings, and of libc's

@@ -60,7 +60,7 @@ pub(super) fn lead(order: &Order, memory: &Memory) -> Result<(), Failure> {
                 rustix::io::write(&memory.bell, &1_u64.to_ne_bytes()).map_err(system)?;
             }
         }
-        flags.ball.wait_for(turn)?;
+        flags.done.wait_for(turn)?;
     }
     Ok(())
 }
@@ -85,7 +85,7 @@ pub(super) fn follow(order: &Order, memory: &Memory) -> Result<(), Failure> {
         if slept {
             took.push(now.saturating_sub(flags.woken_ns.get()) as f64);
         }
-        flags.ball.set(turn);
+        flags.done.set(turn);
     }
     flags.median_ns.set(Spread::of(&took).median as u64);
     Ok(())
