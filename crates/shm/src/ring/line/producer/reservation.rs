@@ -165,6 +165,12 @@ unsafe fn write_lines<M: Memory>(
     // than a line.
     unsafe {
         if len <= BY_LINES {
+            if len - head > LINE {
+                // All at once: the stores would wait for one line after the other (decision 0014).
+                let ask = |at| mem.prefetch_write(offset + at);
+                (head..len).step_by(LINE).for_each(ask);
+                mem.prefetch_write(behind);
+            }
             for at in (head..len).step_by(LINE) {
                 // It copies up to 64 bytes, and these are no more.
                 let copied = mem.write_short(offset + at, from.add(at), LINE.min(len - at));
