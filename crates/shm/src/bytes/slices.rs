@@ -108,7 +108,8 @@ pub fn total(slices: &[RawSlice]) -> u64 {
     }
 }
 
-/// Writes an immediate word, and all bytes of `slices` behind it.
+/// Writes an immediate word, and all bytes of `slices` behind it. The word last: in a ring it lies
+/// in the header's line, which is to be written behind all others.
 ///
 /// # Safety
 /// As [`gather`], with room for 8 bytes more.
@@ -116,14 +117,14 @@ pub fn total(slices: &[RawSlice]) -> u64 {
 pub unsafe fn gather_behind(immediate: u64, slices: &[RawSlice], sink: &mut impl Sink) {
     // SAFETY: the caller's promise.
     unsafe {
-        put_words(sink, &[immediate]);
         gather(
             slices,
             &mut Skip {
-                inner: sink,
+                inner: &mut *sink,
                 skip: 8,
             },
-        )
+        );
+        put_words(sink, &[immediate]);
     }
 }
 

@@ -43,10 +43,13 @@ impl<M: Memory> Reservation<'_, M> {
         // words free (pair *word credit*), and the consumer looks at none of them
         // before `publish`, except at the header word.
         unsafe {
-            let offset = self.payload() + at as usize;
-            if !self.ring.mem.write_short(offset, from, len as usize) {
+            let (offset, len) = (self.payload() + at as usize, len as usize);
+            if len > LINE - offset % LINE {
                 // No reference to the reservation, so that it stays in registers.
-                write_lines(&self.ring.mem, offset, self.slot.behind, from, len as usize);
+                write_lines(&self.ring.mem, offset, self.slot.behind, from, len);
+            } else {
+                let copied = self.ring.mem.write_short(offset, from, len);
+                debug_assert!(copied, "a line at most");
             }
         }
     }
@@ -150,8 +153,8 @@ impl<M: Memory> Reservation<'_, M> {
 ///
 /// # Safety
 ///
-/// As [`Reservation::write`], `offset` being that of the first byte; `len > 64`; the word is one of
-/// `mem`, and free.
+/// As [`Reservation::write`], `offset` being that of the first byte; the bytes go over the end of
+/// its line; the word is one of `mem`, and free.
 #[inline(never)]
 unsafe fn write_lines<M: Memory>(
     mem: &M,
@@ -161,8 +164,8 @@ unsafe fn write_lines<M: Memory>(
     len: usize,
 ) {
     let head = offset.wrapping_neg() % LINE;
-    // SAFETY: the caller's promise, for two parts of the same bytes, the first of which is shorter
-    // than a line.
+    // SAFETY: the caller's promise, for two parts of the same bytes: the first one ends with its
+    // line.
     unsafe {
         if len <= BY_LINES {
             if len - head > LINE {
