@@ -75,6 +75,8 @@ pub struct LineConsumer<M> {
     /// for none.
     peeked: u64,
     max_payload: u32,
+    /// Words of the last record, and of the rest of its line if it ended that.
+    last: u64,
     /// Words were returned since the last `pop`.
     credited: bool,
     /// Tag of the last record that had one.
@@ -100,6 +102,7 @@ impl<M: Memory> LineConsumer<M> {
             other: Cursor::new(shape.cold),
             peeked: 0,
             max_payload: shape.max_payload(),
+            last: 0,
             credited: false,
             tag: 0,
         }
@@ -155,12 +158,36 @@ impl<M: Memory> LineConsumer<M> {
         taken
     }
 
-    /// Asks for the line behind that of the next record. For who looks for that record again and
-    /// again: if it takes two lines, both are on their way then as soon as they are written, and
-    /// not one after the other. At the last line of a lap: nothing.
+    /// Asks for the line behind the first one of the next record, and for as many as the last
+    /// record had. For who looks for that record again and again: all its lines are on their way
+    /// then as soon as they are written, and not one after the other. Nothing behind the end of a
+    /// lap.
     #[inline(always)]
-    pub fn ask_for_second_line(&self) {
-        let index = (self.cursor.index | (LINE_WORDS - 1)) + 1;
+    pub fn ask_for_lines_behind(&self) {
+        self.ask_for_second_line();
+        if self.last > 2 * LINE_WORDS {
+            self.ask_for_third_and_fourth();
+        }
+    }
+
+    #[inline(always)]
+    fn ask_for_second_line(&self) {
+        self.ask_for_line(self.cursor.index | (LINE_WORDS - 1));
+    }
+
+    #[inline(never)]
+    fn ask_for_third_and_fourth(&self) {
+        let last = self.cursor.index | (LINE_WORDS - 1);
+        self.ask_for_line(last + LINE_WORDS);
+        if self.last > 3 * LINE_WORDS {
+            self.ask_for_line(last + 2 * LINE_WORDS);
+        }
+    }
+
+    /// Asks for the line behind the word with this index, unless the lap ends there.
+    #[inline(always)]
+    fn ask_for_line(&self, behind: u64) {
+        let index = behind + 1;
         if index < self.cursor.lap.words {
             let line = self.cursor.lap.first + index as usize * WORD;
             self.mem.prefetch_read(line);
@@ -300,6 +327,7 @@ impl<M: Memory> LineConsumer<M> {
     /// Goes to that position and index.
     #[inline(always)]
     fn go_on(&mut self, behind: (u64, u64)) {
+        self.last = behind.0 - self.cursor.position;
         (self.cursor.position, self.cursor.index) = behind;
         if self.cursor.index % LINE_WORDS == 0 {
             // The line behind the next one, while the caller is busy with what it has just taken.
