@@ -159,38 +159,31 @@ impl<M: Memory> LineConsumer<M> {
     }
 
     /// Asks for the line behind the first one of the next record, and for as many as the last
-    /// record had. For who looks for that record again and again: all its lines are on their way
-    /// then as soon as they are written, and not one after the other. Nothing behind the end of a
-    /// lap.
+    /// record had. For a caller that looks for that record again and again: all its lines come as
+    /// soon as they are written, and not one after the other.
     #[inline(always)]
     pub fn ask_for_lines_behind(&self) {
-        self.ask_for_second_line();
+        self.ask_for_line(1);
         if self.last > 2 * LINE_WORDS {
             self.ask_for_third_and_fourth();
         }
     }
 
-    #[inline(always)]
-    fn ask_for_second_line(&self) {
-        self.ask_for_line(self.cursor.index | (LINE_WORDS - 1));
-    }
-
     #[inline(never)]
     fn ask_for_third_and_fourth(&self) {
-        let last = self.cursor.index | (LINE_WORDS - 1);
-        self.ask_for_line(last + LINE_WORDS);
+        self.ask_for_line(2);
         if self.last > 3 * LINE_WORDS {
-            self.ask_for_line(last + 2 * LINE_WORDS);
+            self.ask_for_line(3);
         }
     }
 
-    /// Asks for the line behind the word with this index, unless the lap ends there.
+    /// Asks for the line so many behind that of the next record, unless the lap ends before it.
     #[inline(always)]
     fn ask_for_line(&self, behind: u64) {
-        let index = behind + 1;
+        let index = (self.cursor.index / LINE_WORDS + behind) * LINE_WORDS;
         if index < self.cursor.lap.words {
-            let line = self.cursor.lap.first + index as usize * WORD;
-            self.mem.prefetch_read(line);
+            self.mem
+                .prefetch_read(self.cursor.lap.first + index as usize * WORD);
         }
     }
 
@@ -331,7 +324,7 @@ impl<M: Memory> LineConsumer<M> {
         (self.cursor.position, self.cursor.index) = behind;
         if self.cursor.index % LINE_WORDS == 0 {
             // The line behind the next one, while the caller is busy with what it has just taken.
-            self.ask_for_second_line();
+            self.ask_for_line(1);
             if self.cursor.position - self.cursor.returned >= self.cursor.credit_batch {
                 self.return_credit();
             }
