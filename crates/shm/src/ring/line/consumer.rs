@@ -1,67 +1,17 @@
 //! The receiver's end of a line ring.
 
+mod cursor;
+
 use super::{
-    ENDS_LINE, GeometryError, INLINE_PAYLOAD, LINE, LINE_WORDS, Lap, Memory, PAD, READ, RECEIPT,
+    ENDS_LINE, GeometryError, INLINE_PAYLOAD, LINE, LINE_WORDS, Memory, PAD, READ, RECEIPT,
     RECORD_HEADER, SAME_TAG, Shape, WORD, rest_of_line, words_for,
 };
 use crate::ring::{Corrupt, Record};
 use crate::sync::{AtomicU64, Ordering};
+use cursor::Cursor;
 
 /// Most pads on the way from one record to the next: to the other lap, and over its end.
 const PADS: u32 = 2;
-
-/// The receiver's view of one lap.
-#[derive(Debug, Clone, Copy)]
-struct Cursor {
-    lap: Lap,
-    /// Position of the next record.
-    position: u64,
-    /// Index of that position in the lap: less than its words.
-    index: u64,
-    /// Last value of `read` that the producer was told.
-    returned: u64,
-    /// So many words are returned, once a line ends.
-    credit_batch: u64,
-}
-
-impl Cursor {
-    fn new(lap: Lap) -> Self {
-        Self {
-            lap,
-            position: lap.first_position(),
-            index: 0,
-            returned: lap.first_position(),
-            // Up to the end of a line, fewer words than a line has come on top.
-            credit_batch: lap.credit_batch() - if lap.packed() { LINE_WORDS - 1 } else { 0 },
-        }
-    }
-
-    /// Offset of the header at the position; a whole word of the area.
-    #[inline(always)]
-    fn offset(&self) -> usize {
-        self.lap.first + self.index as usize * WORD
-    }
-
-    /// Words from the position to the end of the lap; at least one.
-    #[inline(always)]
-    fn left_in_lap(&self) -> u64 {
-        self.lap.words - self.index
-    }
-
-    /// Position and index behind so many words, at most those to the end of the lap.
-    #[inline(always)]
-    fn behind(&self, words: u64) -> (u64, u64) {
-        let index = self.index + words;
-        let round = index == self.lap.words;
-        (self.position + words, if round { 0 } else { index })
-    }
-
-    /// Goes on by so many words, at most to the end of the lap.
-    #[inline(always)]
-    fn advance(&mut self, words: u64) {
-        (self.position, self.index) = self.behind(words);
-    }
-}
 
 /// The receiver's end. Private state, except what it returns of read words.
 #[derive(Debug)]
