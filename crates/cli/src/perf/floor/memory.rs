@@ -16,10 +16,10 @@ const RING_BYTES: usize = 4 << 20;
 /// Spins between two looks at the clock, and before the first yield.
 const PATIENCE: u32 = 1 << 16;
 
-/// Lines that go to and fro. Each has its directory in another part of the last level of cache,
-/// nearer to the two cores or farther from them: one line alone may take a third more or less.
+/// Flags that go to and fro. Their lines belong to different slices of the last-level cache, some
+/// nearer to the two cores than others, so the time of a single line says little (decision 0014).
 const BALLS: usize = 32;
-/// Turns of one before the next one comes: what is fetched ahead of it takes no part.
+/// Round trips of one flag before the next one's turn: most of them find its line in a cache.
 const TURNS_OF_ONE: u64 = 16;
 
 /// A partner that says nothing for so long is taken for dead.
@@ -97,9 +97,9 @@ impl Bed {
 pub(super) struct Flags {
     /// The partner is awake and has its order.
     pub(super) ready: Flag,
-    /// Go to and fro.
+    /// Go to and fro, one after the other.
     balls: [Flag; BALLS],
-    /// One side has done what the other one waits for.
+    /// What the other process waits for is done, so many times.
     pub(super) done: Flag,
     /// Chunks that were put into each ring, and taken out of it.
     pub(super) filled: [Flag; 2],
@@ -177,8 +177,9 @@ impl Memory {
     /// Sets the counters back, while the other process does nothing.
     pub(super) fn rewind(&self) {
         let flags = self.flags();
-        let many = flags.filled.iter().chain(&flags.emptied);
-        many.chain(&flags.balls)
+        let rings = flags.filled.iter().chain(&flags.emptied);
+        rings
+            .chain(&flags.balls)
             .chain([&flags.ready, &flags.done])
             .for_each(|flag| flag.set(0));
         flags.bed.store(0);
