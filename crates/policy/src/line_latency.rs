@@ -10,11 +10,12 @@ use core::str::FromStr;
 
 use super::Locality;
 
-/// One way at most, in nanoseconds, where two cores share a cache: 20 to 60 on the machines that
-/// the papers' peers use.
-const NEAR_NS: u32 = 80;
-/// One way at least where they do not: 90 to 200. Between the two, what was believed before stays.
-const FAR_NS: u32 = 105;
+/// Two cores are near if it takes less than this one way, in nanoseconds: they share a cache. Those
+/// of two caches are far, and so are those of a mesh of many cores below one last cache
+/// (docs/decisions/0034).
+const LIMIT_NS: u32 = 70;
+/// By so much it must be less, or more, to end the other belief.
+const MARGIN_NS: u32 = 10;
 
 /// Where the locality of two processes comes from (`LIMIC_LINE_LATENCY`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -66,11 +67,7 @@ impl LineLatency {
         let distance = match self {
             Self::Measured => measured,
             Self::Topology => None,
-            Self::Nanoseconds(ns) => Some(if ns <= NEAR_NS {
-                Distance::Near
-            } else {
-                Distance::Far
-            }),
+            Self::Nanoseconds(ns) => Some(Distance::of(ns, None)),
         };
         match (distance, topology) {
             (_, Locality::Itself | Locality::SameProcess) | (None, _) => topology,
@@ -90,13 +87,14 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// What `ns` nanoseconds say, one way; `None` if they say nothing.
-    const fn of(ns: u32) -> Option<Self> {
-        match ns {
-            ..=NEAR_NS => Some(Self::Near),
-            FAR_NS.. => Some(Self::Far),
-            _ => None,
-        }
+    /// What `ns` nanoseconds say, one way, where `believed` was believed before.
+    const fn of(ns: u32, believed: Option<Self>) -> Self {
+        let limit = match believed {
+            None => LIMIT_NS,
+            Some(Self::Near) => LIMIT_NS + MARGIN_NS,
+            Some(Self::Far) => LIMIT_NS - MARGIN_NS,
+        };
+        if ns < limit { Self::Near } else { Self::Far }
     }
 }
 
@@ -177,9 +175,9 @@ impl LatencyEstimator {
         };
         self.missed = 0;
         self.due_ns = now_ns + EVERY_NS;
-        let said = Distance::of(ns);
+        let said = Some(Distance::of(ns, self.distance));
         let doubted = self.doubt.take();
-        if said.is_none() || said == self.distance {
+        if said == self.distance {
             return false;
         }
         if self.distance.is_some() && doubted != said {
@@ -239,13 +237,17 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_changes_nothing() {
-        let mut estimator = LatencyEstimator::default();
-        assert!(!estimator.measured(Some(90), 0));
-        assert_eq!(estimator.distance(), None);
-        assert!(estimator.measured(Some(20), 0));
-        assert!(!estimator.measured(Some(104), 0));
-        assert_eq!(estimator.distance(), Some(Distance::Near));
+    fn what_lies_near_the_limit_decides_only_where_nothing_is_known() {
+        let (under, over) = (LIMIT_NS - 1, LIMIT_NS);
+        for (first, distance) in [(under, Distance::Near), (over, Distance::Far)] {
+            let mut estimator = LatencyEstimator::default();
+            assert!(estimator.measured(Some(first), 0));
+            assert_eq!(estimator.distance(), Some(distance));
+            for ns in [under, over, under, over] {
+                assert!(!estimator.measured(Some(ns), 0) && !estimator.measured(Some(ns), 0));
+            }
+            assert_eq!(estimator.distance(), Some(distance));
+        }
     }
 
     #[test]
