@@ -96,6 +96,22 @@ impl Run {
 }
 
 #[test]
+fn a_path_is_not_judged_by_its_first_messages() {
+    let bytes = 128 << 10;
+    let mut run = Run::new();
+    let warm = Speeds {
+        pipeline: 5.0,
+        cma: 6.0,
+        both: 12.0,
+    };
+    // The pipeline has its memory, and can be tried.
+    run.windows(warm, FIRST_TOUCHES, 1, 1, Path::Pipeline);
+    run.windows(Speeds { both: 2.0, ..warm }, bytes, 19, 1, Path::SplitCopy);
+    run.windows(warm, bytes, 400, 1, Path::SplitCopy);
+    assert!(run.switches.is_empty(), "{:?}", run.switches);
+}
+
+#[test]
 fn a_class_is_settled_once_each_other_path_has_lost() {
     let bytes = 1 << 20;
     let mut run = Run::new();

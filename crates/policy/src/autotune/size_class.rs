@@ -22,8 +22,8 @@ pub(super) const CANDIDATES: [Candidate; 5] = [
     Candidate::by(Path::SplitCopy),
     Candidate::by(Path::Kmod),
 ];
-/// Spells before the first try of another path: the first ones are slow by whatever path, since
-/// neither buffers nor pool are in the caches.
+/// Spells before the current path is judged, and another one is tried: the first ones are slow by
+/// whatever path, since neither buffers nor pool are in the caches.
 const FIRST: u32 = 20;
 /// And between two tries at least.
 const EVERY: u32 = 6;
@@ -44,8 +44,8 @@ const LEAST_KNOWN: usize = 3;
 /// one.
 const HOPELESS: f32 = 0.5;
 /// Of the spells of a short class, of which the current candidate is known, one in so many is
-/// measured.
-const SAMPLED: u32 = 8;
+/// measured. They are not in step with tries, of which two that lose at once take 8.
+const SAMPLED: u32 = 7;
 /// What it must be faster by.
 const MARGIN: f32 = 1.10;
 /// If the current path becomes slower, or faster, by this, something has changed: the others may
@@ -258,10 +258,13 @@ impl SizeClass {
             }
             return false;
         }
+        if candidate == self.current && self.spells < FIRST {
+            return false;
+        }
         self.rates[index].add(rate);
         if candidate == self.current {
             let median = self.rates[index].median();
-            if self.rates[index].count < LEAST_KNOWN || self.spells < FIRST {
+            if self.rates[index].count < LEAST_KNOWN {
                 return false;
             }
             if self.usual == 0.0 {
