@@ -232,6 +232,12 @@ impl Autotuner {
         }
     }
 
+    /// The receiver did something else meanwhile, which took time: nothing is to be learnt from
+    /// this spell.
+    pub fn interrupted(&mut self) {
+        self.spell.mixed = true;
+    }
+
     /// Whether messages of so many bytes go by this path, and no other one of `available` is to be
     /// tried now. None is while messages go both ways.
     #[must_use]

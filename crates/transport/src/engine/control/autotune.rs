@@ -1,8 +1,8 @@
 //! Long messages are measured by their receiver, and take the path that is faster:
 //! `limic_policy::autotune` decides.
 //!
-//! A spell of messages costs two looks at a clock; shorter messages are measured in one
-//! window of eight only. Paths that a file, the environment or the application asks for are neither
+//! A spell of messages costs two looks at a clock. Of the spells of shorter messages only some are
+//! measured. Paths that a file, the environment or the application asks for are neither
 //! measured nor changed.
 
 use limic_policy::autotune::{Autotuner, Candidate, LEAST_BYTES, Switch};
@@ -46,6 +46,15 @@ pub(crate) fn note_long_send(cx: &mut Cx, from: u32) {
     if let Some(pair) = cx.peers.pair(from) {
         if let Some(autotuner) = &mut pair.autotuner {
             autotuner.answered(now_ns);
+        }
+    }
+}
+
+/// Time goes to something else than messages from this peer.
+pub(crate) fn note_interruption(cx: &mut Cx, from: u32) {
+    if let Some(pair) = cx.peers.pair(from) {
+        if let Some(autotuner) = &mut pair.autotuner {
+            autotuner.interrupted();
         }
     }
 }

@@ -14,7 +14,7 @@ use limic_shm::ring::Memory;
 use limic_shm::system::now_ns;
 
 use crate::Peer;
-use crate::engine::control::locality;
+use crate::engine::control::{autotune, locality};
 use crate::engine::cx::Cx;
 use crate::engine::outbox;
 
@@ -83,6 +83,7 @@ fn probe_latency(cx: &mut Cx, from: u32, wait_ns: u64) {
     }
     pair.latency.begin(number);
     let ns = ask(word, wait_ns);
+    autotune::note_interruption(cx, from);
     latency_measured(cx, from, ns);
 }
 
