@@ -193,10 +193,11 @@ impl Distances {
     }
 }
 
-/// The readings of all passes, in microseconds.
+/// The readings of the passes that count, in microseconds.
 pub(super) fn spread(passes: &[Pass]) -> Option<Spread> {
     let readings = passes
         .iter()
+        .filter(|pass| pass.refused().is_none())
         .flat_map(|pass| [pass.line_latency_us_least, pass.line_latency_us_most]);
     Spread::of(readings.flatten())
 }
