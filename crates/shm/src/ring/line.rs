@@ -93,9 +93,10 @@
 //! go over twice: the consumer polls it, and takes it back as soon as the producer's first store to
 //! it is done. So the producer fills in all other lines, and the terminator, before it. If these
 //! are two lines or more, it asks for all of them before its first store. A consumer that waits for
-//! one record may ask for the second line each time that it looks at the first one, and for as many
-//! as the last record had, so that all come at once. It asks for its own line before it copies the
-//! payload, so that the store that returns the words does not hold up its answer.
+//! one record may ask for the second line each time that it looks at the first one, and for the
+//! third and fourth if the last record had them, so that all come at once. It asks for its own line
+//! before it copies the payload, so that the store that returns the words does not hold up its
+//! answer.
 //! docs/decisions/0014 has the figures.
 //!
 //! The shape is that of FastForward (Giacomoni, Moseley and Vachharajani,

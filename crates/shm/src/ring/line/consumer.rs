@@ -108,8 +108,8 @@ impl<M: Memory> LineConsumer<M> {
         taken
     }
 
-    /// Asks for the line behind the first one of the next record, and for as many as the last
-    /// record had. For a caller that looks for that record again and again: all its lines come as
+    /// Asks for the second line of the next record, and for the third and the fourth if the last
+    /// record had them. For a caller that looks for that record again and again: the lines come as
     /// soon as they are written, and not one after the other.
     #[inline(always)]
     pub fn ask_for_lines_behind(&self) {
