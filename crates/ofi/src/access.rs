@@ -163,12 +163,13 @@ impl Endpoint {
         if access.injected || access.data.is_some() {
             self.may_inject()?;
         }
-        self.tally.accessed(access.write, total);
         let node = || self.accessing(access, peer, total, access.data);
         if let [whole] = remote {
             // SAFETY: the caller's promise; nodes are this operation's.
             unsafe {
-                match self.access_piece(access, peer, local, whole)? {
+                let piece = self.access_piece(access, peer, local, whole)?;
+                self.tally.accessed(access.write, total);
+                match piece {
                     Piece::Over(outcome) => {
                         if outcome.is_ok() && access.data.is_none() {
                             self.over_at_once(
@@ -197,6 +198,7 @@ impl Endpoint {
             }
             return Ok(0);
         }
+        self.tally.accessed(access.write, total);
         // SAFETY: as above.
         unsafe { self.access_pieces(access, peer, local, remote, node()) };
         Ok(0)
