@@ -100,14 +100,15 @@ pub(crate) unsafe extern "C" fn open(
             return Err(FI_EINVAL);
         }
         // SAFETY: attributes of an info of this provider, or null.
-        let (tx, rx) = unsafe {
-            let tx = asked.tx_attr.as_ref().map_or(0, |attr| attr.op_flags);
-            (tx, asked.rx_attr.as_ref().map_or(0, |attr| attr.op_flags))
-        };
-        // SAFETY: as above.
-        let orders = unsafe { asked.tx_attr.as_ref() }.map_or(0, |attr| attr.msg_order);
+        let (tx, rx) = unsafe { (asked.tx_attr.as_ref(), asked.rx_attr.as_ref()) };
+        let orders = tx.map_or(0, |attr| attr.msg_order) | rx.map_or(0, |attr| attr.msg_order);
+        let tx = tx.map_or(0, |attr| attr.op_flags);
+        let rx = rx.map_or(0, |attr| attr.op_flags);
         if (tx | rx) & !info::OP_FLAGS != 0 {
             return Err(FI_EBADFLAGS);
+        }
+        if orders & !(info::ORDER | info::ACCESS_ORDER) != 0 {
+            return Err(FI_EINVAL);
         }
         // SAFETY: a domain of this provider.
         let domain: Arc<Domain> = unsafe { object::share(domain) };

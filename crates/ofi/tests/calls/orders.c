@@ -46,6 +46,11 @@ static void beside_messages(uint64_t seed)
 void orders(void)
 {
     struct fid_mr *region;
+    struct fid_ep *none;
+    struct fi_info *unknown = fi_dupinfo(info);
+    unknown->rx_attr->msg_order = 1ULL << 63;
+    CHECK(fi_endpoint(domain, unknown, &none, NULL) == -FI_EINVAL);
+    fi_freeinfo(unknown);
     OK(fi_mr_reg(domain, mine, sizeof mine, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, KEY, 0, &region, NULL));
     CHECK((info->tx_attr->msg_order & asked_orders) == asked_orders && (info->rx_attr->msg_order & asked_orders) == asked_orders);
     CHECK(info->ep_attr->max_order_raw_size >= LEN && info->ep_attr->max_order_war_size >= LEN &&
