@@ -43,6 +43,49 @@ static void beside_messages(uint64_t seed)
     CHECK(before == seed && after == seed + 1 && written == 1);
 }
 
+/* The same with several pieces of remote memory, and with bytes that are given back at once. */
+static void in_pieces(unsigned seed)
+{
+    enum { PIECE = 100000, GAP = 5000, FEW = 64 };
+    struct fi_rma_iov pieces[2] = {{0, PIECE, KEY}, {PIECE + GAP, PIECE, KEY}};
+    struct fi_rma_iov turned[2] = {pieces[1], pieces[0]};
+    unsigned char few[FEW];
+    fill(first, 2 * PIECE, seed);
+    fill(second, LEN, seed + 1);
+    fill(few, FEW, seed + 2);
+    struct iovec from = {second, 2 * PIECE}, to = {back, 2 * PIECE};
+    struct fi_msg_rma message = {
+        .msg_iov = &from, .iov_count = 1, .addr = other, .rma_iov = pieces, .rma_iov_count = 2, .context = &contexts[0]};
+    RETRY(fi_writemsg(ep, &message, FI_COMPLETION));
+    from.iov_base = first;
+    message.context = &contexts[1];
+    RETRY(fi_writemsg(ep, &message, FI_COMPLETION));
+    RETRY(fi_inject_write(ep, few, FEW, other, PIECE - FEW, KEY));
+    memset(few, 0, FEW);
+    message.msg_iov = &to;
+    message.rma_iov = turned;
+    message.context = &contexts[2];
+    RETRY(fi_readmsg(ep, &message, FI_COMPLETION));
+    RETRY(fi_write(ep, second, LEN, NULL, other, 0, KEY, &contexts[3]));
+    over(4);
+    fill(few, FEW, seed + 2);
+    memcpy(first + PIECE - FEW, few, FEW);
+    CHECK(!memcmp(back, first + PIECE, PIECE) && !memcmp(back + PIECE, first, PIECE));
+}
+
+/* A long write with data, which is told to the other side. */
+static void with_data(unsigned seed)
+{
+    fill(first, LEN, seed);
+    fill(second, LEN, seed + 1);
+    RETRY(fi_write(ep, second, LEN, NULL, other, 0, KEY, &contexts[0]));
+    RETRY(fi_writedata(ep, first, LEN, NULL, seed, other, 0, KEY, &contexts[1]));
+    RETRY(fi_read(ep, back, LEN, NULL, other, 0, KEY, &contexts[2]));
+    /* One of them tells of the other side's write. */
+    over(4);
+    CHECK(!memcmp(back, first, LEN));
+}
+
 void orders(void)
 {
     struct fid_mr *region;
@@ -61,6 +104,10 @@ void orders(void)
         /* Writes with data are reported here, too. */
         meet();
         beside_messages(1000 + round);
+        meet();
+        in_pieces(2000 + 3 * round + me);
+        meet();
+        with_data(3000 + 2 * round + me);
         meet();
     }
     OK(fi_close(&region->fid));
