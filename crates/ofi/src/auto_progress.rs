@@ -83,11 +83,14 @@ fn move_along(domain: &Domain) {
         auto.wait.heard();
         let mut quiet = true;
         domain.visit_endpoints(|endpoint| {
-            let turn = endpoint.turns.data();
-            if endpoint.enabled.get() {
-                endpoint.progress();
-                quiet &= endpoint.arm();
+            // Changes only while whoever changes it is alone in the domain. One that closes keeps
+            // its turn until what it has sent is gone, for which others need not wait.
+            if !endpoint.enabled.get() {
+                return;
             }
+            let turn = endpoint.turns.data();
+            endpoint.progress();
+            quiet &= endpoint.arm();
             turn.found_nothing();
         });
         if quiet {

@@ -346,6 +346,15 @@ fn peers_that_make_no_call() {
 }
 
 #[test]
+fn peers_that_make_no_call_and_take_long() {
+    let settings = [
+        ("LIMIC_PATHS", "inline,eager,pipeline"),
+        ("LIMIC_LINGER_MS", "60000"),
+    ];
+    part_with("moved", &settings);
+}
+
+#[test]
 fn control_calls_of_any_thread() {
     part("controls");
 }

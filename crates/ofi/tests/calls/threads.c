@@ -286,6 +286,31 @@ void controls(void)
     meet();
 }
 
+/* An endpoint that closes waits until what it has sent is taken, and keeps nobody from that. */
+static void taken_while_its_sender_closes(void)
+{
+    enum { LEN = 4 << 20 };
+    static char out[LEN], in[LEN];
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fi_cq_tagged_entry entry;
+    struct fid_cq *sends;
+    char name[64];
+    size_t len = sizeof name;
+    fi_addr_t at;
+    OK(fi_cq_open(domain, &attr, &sends, NULL));
+    struct fid_ep *from = open_end_on(sends, info, NULL), *to = open_end(info, NULL);
+    OK(fi_getname(&to->fid, name, &len));
+    CHECK(fi_av_insert(av, name, 1, &at, 0, NULL) == 1);
+    OK(fi_trecv(to, in, LEN, NULL, FI_ADDR_UNSPEC, 1, 0, &contexts[3]));
+    memset(out, 1, LEN);
+    OK(fi_tsend(from, out, LEN, NULL, at, 1, &contexts[4]));
+    OK(fi_close(&from->fid));
+    CHECK(fi_cq_read(cq, &entry, 1) == 1 && entry.op_context == &contexts[3] && !memcmp(in, out, LEN));
+    OK(fi_av_remove(av, &at, 1, 0));
+    OK(fi_close(&to->fid));
+    OK(fi_close(&sends->fid));
+}
+
 /* With FI_PROGRESS_AUTO a process that makes no call serves its peers all the same: atomic
  * operations on its memory, and long messages. */
 void moved_along(void)
@@ -313,4 +338,6 @@ void moved_along(void)
     }
     meet();
     OK(fi_close(&region->fid));
+    taken_while_its_sender_closes();
+    meet();
 }
