@@ -94,12 +94,14 @@ impl Bound {
         moved
     }
 
-    /// Something has changed for which nobody may ring: wakes whoever sleeps.
+    /// Something has changed for which nobody may ring: wakes whoever sleeps. True if somebody may.
     #[inline(always)]
-    pub(crate) fn wake(&self) {
-        if self.armed.get() {
+    pub(crate) fn wake(&self) -> bool {
+        let armed = self.armed.get();
+        if armed {
             self.wake_sleeper();
         }
+        armed
     }
 
     #[cold]

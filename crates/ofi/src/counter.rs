@@ -10,6 +10,7 @@ use crate::domain::Domain;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 use crate::peer::{Asking, OwnersCounter, not_asking};
+use crate::signal::Signals;
 use crate::turns::{Turn, Turns};
 use crate::wait::{self, Patience, Told, WaitObject};
 use limic_ofi_abi::entries::fi_cntr_attr;
@@ -31,6 +32,8 @@ pub(crate) struct Counter {
     seen: Cell<u64>,
     /// Another provider's counter that counts them too.
     owner: Option<OwnersCounter>,
+    /// Changes that threads in `fi_cntr_wait` sleep for.
+    signals: Signals,
     /// Endpoints whose operations it counts.
     pub(crate) bound: Bound,
 }
@@ -125,7 +128,9 @@ impl Counter {
     #[inline(always)]
     fn changed(&self) {
         self.changes.set(self.changes.get().wrapping_add(1));
-        self.bound.wake();
+        if self.bound.wake() {
+            self.signals.give();
+        }
     }
 
     /// The application has changed it.
@@ -141,7 +146,7 @@ impl Counter {
         if self.has_news() {
             return false;
         }
-        self.bound.arm(true) && !self.has_news()
+        self.bound.arm(self.signals.all_have_heard()) && !self.has_news()
     }
 
     pub(crate) fn has_news(&self) -> bool {
@@ -160,6 +165,47 @@ impl Counter {
 
     pub(crate) fn progress(&self) {
         self.bound.progress();
+    }
+
+    /// Waits in a call, which has begun at so many errors and waits for signals `since` then.
+    fn wait_until(
+        &self,
+        threshold: u64,
+        errors: u64,
+        timeout: c_int,
+        since: &mut u32,
+    ) -> Result<(), i32> {
+        let deadline = wait::deadline(timeout);
+        let (mut patience, mut told) = (Patience::new(), Told::new());
+        let on_descriptor = self.bound.has_descriptor();
+        loop {
+            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            {
+                let turn = self.turns.data();
+                self.progress();
+                *since = self.signals.look(*since);
+                self.seen.set(self.changes());
+                if self.value.get() >= threshold {
+                    return Ok(());
+                }
+                if self.errors.get() != errors {
+                    return Err(FI_EAVAIL);
+                }
+                if over {
+                    return Err(FI_ETIMEDOUT);
+                }
+                if on_descriptor && !self.may_sleep() {
+                    continue;
+                }
+                self.bound.tell(&mut told, "fi_cntr_wait");
+                turn.found_nothing();
+            }
+            if on_descriptor {
+                self.bound.sleep(deadline);
+            } else {
+                patience.step();
+            }
+        }
     }
 
     /// The application asks what it says.
@@ -221,6 +267,7 @@ pub(crate) unsafe extern "C" fn open(
             changes: Cell::new(0),
             seen: Cell::new(0),
             owner,
+            signals: Signals::default(),
             bound: Bound::new(wait, kind),
         });
         // SAFETY: checked.
@@ -312,40 +359,14 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
     ffi_guard::status(|| {
         // SAFETY: C passes what it was given.
         let counter: &Counter = unsafe { object::object(counter) };
-        let deadline = wait::deadline(timeout);
-        let (mut patience, mut told) = (Patience::new(), Told::new());
-        let on_descriptor = counter.bound.has_descriptor();
-        let errors = {
+        let (errors, mut since) = {
             let _turn = counter.turns.data();
-            counter.errors.get()
+            (counter.errors.get(), counter.signals.begin())
         };
-        loop {
-            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            {
-                let turn = counter.turns.data();
-                counter.progress();
-                counter.seen.set(counter.changes());
-                if counter.value.get() >= threshold {
-                    return Ok(());
-                }
-                if counter.errors.get() != errors {
-                    return Err(FI_EAVAIL);
-                }
-                if over {
-                    return Err(FI_ETIMEDOUT);
-                }
-                if on_descriptor && !counter.may_sleep() {
-                    continue;
-                }
-                counter.bound.tell(&mut told, "fi_cntr_wait");
-                turn.found_nothing();
-            }
-            if on_descriptor {
-                counter.bound.sleep(deadline);
-            } else {
-                patience.step();
-            }
-        }
+        let waited = counter.wait_until(threshold, errors, timeout, &mut since);
+        let _turn = counter.turns.data();
+        counter.signals.end(since);
+        waited
     })
 }
 

@@ -72,6 +72,7 @@ mod remote_comm;
 mod rma;
 mod send;
 mod services;
+mod signal;
 mod stats;
 mod threads;
 mod turns;

@@ -9,7 +9,6 @@ mod idle;
 mod list;
 mod owned;
 mod read;
-mod signal;
 
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::object::{Head, Object};
 use crate::peer::OwnersQueue;
+use crate::signal::Signals;
 use crate::turns::Turns;
 use limic_ofi_abi::objects::fid_cq;
 use limic_ofi_abi::*;
@@ -26,7 +26,6 @@ pub(crate) use self::calls::open;
 pub(crate) use self::completion::Completion;
 use self::idle::Idle;
 use self::list::List;
-use self::signal::Signals;
 
 /// A completion queue.
 #[repr(C)]

@@ -1,11 +1,14 @@
-//! `fi_cq_signal`: every thread that waits in `fi_cq_sread` returns; if there is none, the next one
-//! does.
+//! Signals to all threads that wait for one object, and which of them have still to be woken: the
+//! descriptor that they sleep on stays readable until the last one has looked.
+//!
+//! `fi_cq_signal` gives one to a queue: every thread that waits in `fi_cq_sread` returns; if there
+//! is none, the next one does. A counter gives one when it changes while a thread sleeps.
 
 use core::cell::Cell;
 
-/// Signals of a queue. Touched in its turns alone.
+/// Signals of an object. Touched in its turns alone.
 #[derive(Default)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     /// Threads that wait.
     waiting: Cell<u32>,
     /// Those of them that have not heard the last signal yet.
@@ -17,7 +20,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    pub(super) fn give(&self) {
+    pub(crate) fn give(&self) {
         let waiting = self.waiting.get();
         if waiting == 0 {
             self.early.set(true);
@@ -28,31 +31,37 @@ impl Signals {
     }
 
     /// Takes a signal that nobody has waited for.
-    pub(super) fn take(&self) -> bool {
+    pub(crate) fn take(&self) -> bool {
         self.early.take()
     }
 
     /// A thread begins to wait. Gives what it passes to the other functions.
-    pub(super) fn begin(&self) -> u32 {
+    pub(crate) fn begin(&self) -> u32 {
         self.waiting.set(self.waiting.get() + 1);
         self.count.get()
     }
 
     /// Whether there was a signal for a thread that waits.
-    pub(super) fn heard(&self, since: u32) -> bool {
+    pub(crate) fn heard(&self, since: u32) -> bool {
         self.count.get() != since || self.take()
     }
 
     /// A thread has waited.
-    pub(super) fn end(&self, since: u32) {
+    pub(crate) fn end(&self, since: u32) {
         self.waiting.set(self.waiting.get() - 1);
         if self.count.get() != since {
             self.deaf.set(self.deaf.get() - 1);
         }
     }
 
+    /// A thread looks, and waits on for the next signal. Gives what it passes from now on.
+    pub(crate) fn look(&self, since: u32) -> u32 {
+        self.end(since);
+        self.begin()
+    }
+
     /// Whether nobody has still to be woken by the last signal.
-    pub(super) fn all_have_heard(&self) -> bool {
+    pub(crate) fn all_have_heard(&self) -> bool {
         self.deaf.get() == 0
     }
 }
@@ -75,6 +84,22 @@ mod tests {
         assert!(signals.all_have_heard());
         signals.end(late);
         assert!(!signals.take());
+    }
+
+    #[test]
+    fn one_that_waits_on_keeps_nobody_from_hearing() {
+        let signals = Signals::default();
+        let (asleep, mut awake) = (signals.begin(), signals.begin());
+        for _ in 0..2 {
+            signals.give();
+            awake = signals.look(signals.look(awake));
+            assert!(!signals.heard(awake) && !signals.all_have_heard());
+        }
+        let asleep = signals.look(asleep);
+        assert!(signals.all_have_heard());
+        signals.end(awake);
+        signals.end(asleep);
+        assert!(signals.all_have_heard());
     }
 
     #[test]
