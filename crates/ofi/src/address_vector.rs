@@ -269,8 +269,12 @@ pub(crate) unsafe extern "C" fn open(
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     ffi_guard::status(|| {
         // SAFETY: C closes what it was given, once.
+        let vector: &AddressVector = unsafe { object::object(fid) };
+        let domain = Arc::clone(&vector.domain);
+        // Where a forked child cannot enter, the vector stays its caller's.
+        let _turn = domain.enter_alone();
+        // SAFETY: as above.
         let av = unsafe { object::take_back::<AddressVector>(fid) }.ok_or(FI_EBUSY)?;
-        let _turn = av.domain.enter_alone();
         for address in av.positions.borrow().keys() {
             let local = Address::from_bytes(address).is_ok_and(|address| address.is_local());
             av.domain.count_neighbours(-i32::from(local));
