@@ -243,14 +243,15 @@ impl Endpoint {
         if self.enabled.get() {
             return Ok(());
         }
-        if let Some(auto) = &self.domain.auto {
-            // Not before: whoever knows the address already may ring, and nobody would answer.
-            auto.add(self)?;
-        }
+        // Where a step fails, all can be tried again: what is exposed stays so.
         if self.uses_regions() {
             for region in self.domain.regions.borrow().values() {
                 region.expose(self)?;
             }
+        }
+        if let Some(auto) = &self.domain.auto {
+            // Not before: whoever knows the address already may ring, and nobody would answer.
+            auto.add(self)?;
         }
         self.enabled.set(true);
         Ok(())

@@ -24,7 +24,7 @@ int main(int argc, char **argv)
         data_progress = FI_PROGRESS_AUTO;
     int enabled = !strcmp(part, "enabled-events"), events_too = enabled || !strcmp(part, "events");
     int sleeps = !strcmp(part, "woken");
-    if (events_too || sleeps)
+    if (events_too || sleeps || data_progress == FI_PROGRESS_AUTO)
         more_caps = FI_RMA_EVENT;
     int ordered = !strcmp(part, "orders");
     if (ordered)

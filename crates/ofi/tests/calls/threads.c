@@ -311,6 +311,29 @@ static void taken_while_its_sender_closes(void)
     OK(fi_close(&sends->fid));
 }
 
+/* An attempt to enable an endpoint that fails can be repeated: here for want of the descriptor that
+ * sleepers of a counter need. */
+static void enabled_at_the_second_attempt(void)
+{
+    struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_FD};
+    struct fid_cntr *writes;
+    struct fid_mr *region;
+    uint64_t word;
+    int descriptor, kept;
+    OK(fi_cntr_open(domain, &attr, &writes, NULL));
+    OK(fi_mr_reg(domain, &word, sizeof word, FI_REMOTE_WRITE, 0, 6, FI_RMA_EVENT, &region, NULL));
+    OK(fi_mr_bind(region, &writes->fid, FI_REMOTE_WRITE));
+    struct fid_ep *end = begin_end(cq, info);
+    OK(fi_control(&writes->fid, FI_GETWAIT, &descriptor));
+    CHECK((kept = dup(descriptor)) >= 0 && dup2(line_to_other, descriptor) == descriptor);
+    CHECK(fi_enable(end) < 0);
+    CHECK(dup2(kept, descriptor) == descriptor && close(kept) == 0);
+    OK(fi_enable(end));
+    OK(fi_close(&end->fid));
+    OK(fi_close(&region->fid));
+    OK(fi_close(&writes->fid));
+}
+
 /* With FI_PROGRESS_AUTO a process that makes no call serves its peers all the same: atomic
  * operations on its memory, and long messages. */
 void moved_along(void)
@@ -339,5 +362,6 @@ void moved_along(void)
     meet();
     OK(fi_close(&region->fid));
     taken_while_its_sender_closes();
+    enabled_at_the_second_attempt();
     meet();
 }
