@@ -79,8 +79,12 @@ impl AutoProgress {
 
 fn move_along(domain: &Domain) {
     let Some(auto) = &domain.auto else { return };
-    while !auto.over.load(Ordering::Relaxed) {
+    loop {
         auto.wait.heard();
+        // After that: who ends the thread says so before it calls, and calls once.
+        if auto.over.load(Ordering::Relaxed) {
+            return;
+        }
         let mut quiet = true;
         domain.visit_endpoints(|endpoint| {
             // Changes only while whoever changes it is alone in the domain. One that closes keeps
