@@ -9,6 +9,7 @@ use limic_shm::process::LockHere;
 
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
+use crate::ffi_guard;
 use crate::threads::{self, Thread};
 use crate::wait::{LONGEST, WaitObject};
 use limic_ofi_abi::errno::*;
@@ -85,22 +86,29 @@ fn move_along(domain: &Domain) {
         if auto.over.load(Ordering::Relaxed) {
             return;
         }
-        let mut quiet = true;
-        domain.visit_endpoints(|endpoint| {
-            // Changes only while whoever changes it is alone in the domain. One that closes keeps
-            // its turn until what it has sent is gone, for which others need not wait.
-            if !endpoint.enabled.get() {
-                return;
-            }
-            let turn = endpoint.turns.data();
-            endpoint.progress();
-            quiet &= endpoint.arm();
-            turn.found_nothing();
-        });
+        // A round that panics is not repeated at once.
+        let quiet = ffi_guard::cross(true, || move_all(domain));
         if quiet {
             auto.wait.sleep(LONGEST);
         }
     }
+}
+
+/// Moves along what the endpoints of the domain have. True if all of them will ring.
+fn move_all(domain: &Domain) -> bool {
+    let mut quiet = true;
+    domain.visit_endpoints(|endpoint| {
+        // Changes only while whoever changes it is alone in the domain. One that closes keeps its
+        // turn until what it has sent is gone, for which others need not wait.
+        if !endpoint.enabled.get() {
+            return;
+        }
+        let turn = endpoint.turns.data();
+        endpoint.progress();
+        quiet &= endpoint.arm();
+        turn.found_nothing();
+    });
+    quiet
 }
 
 #[cfg(test)]
