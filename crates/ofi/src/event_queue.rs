@@ -171,7 +171,8 @@ unsafe extern "C" fn write(
             wait.call();
         }
         drop(events);
-        queue.written.notify_one();
+        // All: one that only looks leaves the event to the others.
+        queue.written.notify_all();
         Ok(len)
     })
 }

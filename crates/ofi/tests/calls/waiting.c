@@ -1,6 +1,8 @@
 /* Sleeping. */
 #include "calls.h"
 
+static int line_between_threads[2];
+
 /* A queue with a descriptor. */
 static struct fid_cq *open_queue(int *descriptor)
 {
@@ -106,8 +108,6 @@ static void two_queues(void)
     OK(fi_close(&sends->fid));
 }
 
-static int line_between_threads[2];
-
 static void *sleep_on_queue(void *descriptor)
 {
     arm(cq, *(int *) descriptor);
@@ -121,7 +121,6 @@ static void two_threads(int descriptor)
 {
     char bytes[8];
     pthread_t sleeper;
-    CHECK(pipe(line_between_threads) == 0);
     for (int i = 0; i < 100; i++) {
         CHECK(pthread_create(&sleeper, NULL, sleep_on_queue, &descriptor) == 0);
         CHECK(read(line_between_threads[0], bytes, 1) == 1);
@@ -166,7 +165,6 @@ static void threshold(void)
     OK(fi_close(&queue->fid));
 }
 
-/* Sleeps on the queue, by its descriptor and by sread. */
 /* A counter with a descriptor: it wakes whoever has seen all that there was. */
 static void sleep_on_a_counter(void)
 {
@@ -238,6 +236,32 @@ static void sleep_on_a_counter(void)
     OK(fi_close(&queue->fid));
 }
 
+static void *look_for_event(void *events)
+{
+    struct fi_eq_entry entry;
+    uint32_t number;
+    CHECK(write(line_between_threads[1], "", 1) == 1);
+    CHECK(fi_eq_sread(events, &number, &entry, sizeof entry, -1, FI_PEEK) == sizeof entry && number == 6);
+    return NULL;
+}
+
+/* An event that stays where it is wakes all that wait. */
+static void seen_by_both(struct fid_eq *events)
+{
+    struct fi_eq_entry entry = {0};
+    pthread_t sleepers[2];
+    uint32_t number;
+    char bytes[2];
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&sleepers[i], NULL, look_for_event, events) == 0);
+    for (int i = 0; i < 2; i++)
+        CHECK(read(line_between_threads[0], &bytes[i], 1) == 1);
+    CHECK(fi_eq_write(events, 6, &entry, sizeof entry, 0) == sizeof entry);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(sleepers[i], NULL) == 0);
+    CHECK(fi_eq_read(events, &number, &entry, sizeof entry, 0) == sizeof entry && number == 6);
+}
+
 /* An event queue with a descriptor, which is readable while there are events. */
 static void sleep_on_events(void)
 {
@@ -260,11 +284,15 @@ static void sleep_on_events(void)
     }
     OK(fi_trywait(fabric, fids, 1));
     CHECK(readable(descriptor, 0) == 0);
+    for (int i = 0; i < 100; i++)
+        seen_by_both(events);
     OK(fi_close(&events->fid));
 }
 
+/* Sleeps on the queue, by its descriptor and by sread. */
 void waiting(void)
 {
+    CHECK(pipe(line_between_threads) == 0);
     sleep_on_events();
     sleep_on_a_counter();
     struct fi_cq_tagged_entry entry;
