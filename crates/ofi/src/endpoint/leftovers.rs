@@ -43,15 +43,16 @@ pub(crate) fn is_open(endpoint: *const Endpoint) -> bool {
 
 /// Closes what the application left open.
 pub(crate) fn close_all() {
-    let Some(mut open) = soon(PATIENCE, || OPEN.try_lock()) else {
+    let Some(mut list) = soon(PATIENCE, || OPEN.try_lock()) else {
         return;
     };
-    let open = core::mem::take(&mut *open);
-    for endpoint in opened_here(open) {
+    for endpoint in opened_here(core::mem::take(&mut *list)) {
         let endpoint = core::ptr::with_exposed_provenance::<Endpoint>(endpoint);
-        // SAFETY: an endpoint takes itself out of the list before it goes.
+        // SAFETY: it was in the list. Before an endpoint goes, it takes itself out of that, for
+        // which it waits until this thread gives the list back.
         close(unsafe { &*endpoint });
     }
+    drop(list);
 }
 
 /// A forked child has its parent's list, and must not touch what is in it.
