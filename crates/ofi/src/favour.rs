@@ -98,7 +98,7 @@ impl Favour {
                 return;
             }
             let coming = self.coming.load(Relaxed);
-            // Noted also if none comes: what was noted may be of threads that have come since.
+            // Where none comes this notes that none is late: those that were have come since.
             if coming == 0 || begin.elapsed() > LATE {
                 return self.late.store(coming, Relaxed);
             }

@@ -26,7 +26,7 @@ pub(crate) mod kind {
     pub(crate) const COPY: u64 = 2;
     /// A part of a larger operation.
     pub(crate) const PART: u64 = 3;
-    /// A message of another endpoint's provider.
+    /// A control message of another endpoint (`control_channel`).
     pub(crate) const ASIDE: u64 = 4;
     /// The node of a message in a buffer for many.
     pub(crate) const PIECE: u64 = 5;

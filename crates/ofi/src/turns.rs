@@ -38,9 +38,9 @@ pub(crate) struct Turns {
     favour: Favour,
     /// Those that are taken instead, from a control call on that had both.
     joined: OnceLock<Arc<Turns>>,
-    /// Not less than the steps from any that are joined to these. Those of the lower rank are
-    /// joined to the others: ways stay short while objects come and go beside one that stays.
-    /// Changes while the lock is held.
+    /// No others that are joined to these are more steps away. Where two are joined, those of the
+    /// lower rank lead to the others: ways stay short while objects come and go beside one that
+    /// stays. Changes while the lock is held.
     rank: AtomicU32,
     /// The application serialises data calls.
     serial: bool,

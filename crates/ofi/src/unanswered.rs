@@ -228,8 +228,8 @@ impl Unanswered {
         self.take_by(peer, |line| line.take(number))
     }
 
-    /// Takes out the next operation without results up to this number, which is any that a peer
-    /// says.
+    /// Takes out the next operation without results up to this number. A peer says it, so it may be
+    /// any number.
     pub(crate) fn take_received(&mut self, peer: Peer, number: u64) -> Option<Operation> {
         self.take_by(peer, |line| line.take_received(number))
     }

@@ -81,7 +81,7 @@ impl Endpoint {
         self.owned.context.get().is_some()
     }
 
-    /// A message that is none of another endpoint's provider has come.
+    /// An application message has come, which is the owner's to receive.
     pub(crate) fn has_arrived(&self, status: Status, claim: ClaimId) {
         self.owned.arrived.borrow_mut().push_back((status, claim));
     }
