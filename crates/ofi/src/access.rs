@@ -8,7 +8,7 @@ use limic::{Endpoint as _, Error, Outcome, Peer, RequestId};
 use crate::asked::LONGEST_WRITE;
 use crate::call::{Bytes, CallFlags, IOV_LIMIT, append, parts, slice, slice_mut};
 use crate::endpoint::Endpoint;
-use crate::errors::{errno_of, reported};
+use crate::errors::{errno_of, logged_errno};
 use crate::memory_region::limic_key;
 use crate::node::{Node, Spare, give_back, mark};
 use crate::progress::{kind, name_of};
@@ -281,7 +281,7 @@ impl Endpoint {
             Err(error @ (Error::UnknownRegion { .. } | Error::OutOfRegion { .. })) => {
                 Ok(Piece::Over(Err(error)))
             }
-            Err(error) => Err(reported(&error)),
+            Err(error) => Err(logged_errno(&error)),
         }
     }
 
@@ -372,7 +372,7 @@ impl Endpoint {
                 self.progress();
                 Err(FI_EAGAIN)
             }
-            Err(error) => Err(reported(&error)),
+            Err(error) => Err(logged_errno(&error)),
         }
     }
 }

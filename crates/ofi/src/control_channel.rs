@@ -15,7 +15,7 @@ use crate::asked::Answers;
 use crate::call::NO_CONTEXT;
 use crate::completion_queue::Completion;
 use crate::endpoint::{Endpoint, sort};
-use crate::errors::{errno_of, is_dropped, reported};
+use crate::errors::{errno_of, is_dropped, logged_errno};
 use crate::line::Line;
 use crate::log;
 use crate::node::{Node, mark};
@@ -425,7 +425,7 @@ impl Endpoint {
         match posted {
             Ok(Posted::Pending(id)) => self.watch_copy(id, message, of),
             Ok(Posted::Done(Err(error))) | Err(error) if !is_dropped(&error) => {
-                return Err(reported(&error));
+                return Err(logged_errno(&error));
             }
             Ok(Posted::Done(_)) | Err(_) => {}
         }

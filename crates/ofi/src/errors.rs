@@ -38,7 +38,7 @@ pub(crate) fn errno_of(error: &Error) -> i32 {
 
 /// The same, with a line in the log that says more than the number can.
 #[cold]
-pub(crate) fn reported(error: &Error) -> i32 {
+pub(crate) fn logged_errno(error: &Error) -> i32 {
     log::warn(error);
     errno_of(error)
 }

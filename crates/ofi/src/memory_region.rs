@@ -14,7 +14,7 @@ use self::closed::Left;
 pub(crate) use self::events::AccessCounters;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
-use crate::errors::reported;
+use crate::errors::logged_errno;
 use crate::ffi_guard;
 use crate::object::{self, Head, Object};
 use limic_ofi_abi::entries::fi_mr_attr;
@@ -101,7 +101,7 @@ impl Region {
                 .limic
                 .expose_raw(memory, Some(key), self.access, self.origin)
         };
-        let (id, _) = exposed.map_err(|error| reported(&error))?;
+        let (id, _) = exposed.map_err(|error| logged_errno(&error))?;
         self.exposed.borrow_mut().push((endpoint.number, id));
         Ok(())
     }

@@ -16,7 +16,7 @@ use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 
 use limic::{ADDRESS_LEN, Address};
 
-use crate::errors::reported;
+use crate::errors::logged_errno;
 use limic_ofi_abi::errno::*;
 
 const SCHEME: &str = "fi_limic://";
@@ -49,7 +49,7 @@ impl Name {
         if !bytes.starts_with(SCHEME.as_bytes()) {
             return Address::from_bytes(bytes)
                 .map(Self::Address)
-                .map_err(|error| reported(&error));
+                .map_err(|error| logged_errno(&error));
         }
         Self::from_c_text(bytes)
     }

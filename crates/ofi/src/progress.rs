@@ -8,7 +8,7 @@ use limic::{Endpoint as _, Error, Outcome, RequestId};
 use crate::completion_queue::Completion;
 use crate::control_channel::Coming;
 use crate::endpoint::{Endpoint, sort};
-use crate::errors::{errno_of, is_dropped, reported};
+use crate::errors::{errno_of, is_dropped, logged_errno};
 use crate::log;
 use crate::node::{Node, Spare, context_of, give_back, mark};
 use crate::send::Copied;
@@ -183,7 +183,7 @@ impl Endpoint {
                 // There may be thousands, and one line for each drowns all others.
                 log::info(&error);
             } else if (*node).error != FI_ECANCELED {
-                reported(&error);
+                logged_errno(&error);
             }
         }
     }

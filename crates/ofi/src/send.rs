@@ -7,7 +7,7 @@ use limic::{Error, Outcome, Peer, RequestId, Tag};
 
 use crate::call::{Bytes, CallFlags, NO_CONTEXT, TagSpace, append, slice};
 use crate::endpoint::Endpoint;
-use crate::errors::{is_dropped, reported};
+use crate::errors::{is_dropped, logged_errno};
 use crate::node::{Node, Spare, mark};
 use crate::progress::{kind, name_of};
 use limic_ofi_abi::errno::*;
@@ -227,7 +227,7 @@ impl Endpoint {
             self.sent(sent);
             return Ok(0);
         }
-        Err(reported(&error))
+        Err(logged_errno(&error))
     }
 
     /// Sends a copy of bytes that are the caller's again when this returns.

@@ -21,7 +21,7 @@ use limic::{Endpoint as _, HybridEndpoint, Peer, Status};
 use crate::address_vector::AddressVector;
 use crate::asked::Untaken;
 use crate::domain::Domain;
-use crate::errors::reported;
+use crate::errors::logged_errno;
 use crate::node::{Node, Pool, UNNAMED, mark};
 use crate::object::{Head, Object};
 use crate::peer::Owned;
@@ -133,7 +133,7 @@ impl Endpoint {
         let peer = self
             .limic
             .connect(&found.to_bytes())
-            .map_err(|error| reported(&error))?;
+            .map_err(|error| logged_errno(&error))?;
         let mut peers = self.peers.borrow_mut();
         if peers.len() <= address as usize {
             peers.resize(address as usize + 1, UNKNOWN);

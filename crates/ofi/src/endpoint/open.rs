@@ -14,7 +14,7 @@ use super::leftovers;
 use super::options::{cancel, control, getname, getopt, setname, setopt, size_left};
 use super::{Endpoint, sort};
 use crate::domain::Domain;
-use crate::errors::reported;
+use crate::errors::logged_errno;
 use crate::memory_region::Region;
 use crate::messages::{tagged, untagged};
 use crate::names::Name;
@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn open(
             .map(|bytes| Name::own(bytes, text))
             .transpose()?
             .flatten();
-        let limic = HybridEndpoint::open().map_err(|error| reported(&error))?;
+        let limic = HybridEndpoint::open().map_err(|error| logged_errno(&error))?;
         let caps = if asked.caps == 0 {
             info::caps()
         } else {
