@@ -15,7 +15,6 @@ use limic::{Access, Peer, Status};
 use crate::call::{append, parts};
 use crate::control_channel::{Topic, numbered, parts_of};
 use crate::endpoint::Endpoint;
-use crate::errors::text_of;
 use crate::log;
 use crate::node::{Node, give_back, mark};
 use crate::send::Of;
@@ -220,10 +219,6 @@ impl Endpoint {
             // No operation has more than fit into some 4096 bytes.
             Ok(()) => (answers.bytes.len() - results) as u16,
             Err(errno) => {
-                log::warn(&format_args!(
-                    "an operation of {peer} on memory here is refused: {}",
-                    text_of(errno).to_string_lossy()
-                ));
                 answers.bytes.truncate(results);
                 REFUSED | errno as u16
             }
@@ -232,6 +227,41 @@ impl Endpoint {
             && let Some(word) = answers.bytes[at..].first_chunk_mut()
         {
             *word = numbered(above, number).to_ne_bytes();
+        }
+    }
+
+    /// Says that an operation of a peer is refused. A peer may repeat it as often as it likes, so
+    /// the first one is a warning alone.
+    #[cold]
+    pub(crate) fn tell_refusal(&self, peer: Peer, topic: Topic, said: &[u8], errno: i32) {
+        let why = match errno {
+            FI_EKEYREJECTED => "no memory here has this key and allows it",
+            FI_EACCES => "it reaches outside of the memory region",
+            FI_EOPNOTSUPP => "it is not done here on this type, or on so many elements",
+            FI_EINVAL => "what the peer says makes no sense",
+            _ => "see libfabric's error number",
+        };
+        // Both kinds of operations name their memory first.
+        let word = |number: usize| {
+            let bytes = said.get(8 * number..)?.first_chunk()?;
+            Some(u64::from_ne_bytes(*bytes))
+        };
+        let place = match (word(0), word(1), word(2)) {
+            (Some(key), Some(at), _) if topic == Topic::Write => {
+                format!(" (key {key}, offset {at:#x}, {} bytes)", said.len() - 16)
+            }
+            (Some(key), Some(at), Some(count)) => {
+                format!(" (key {key}, offset {at:#x}, elements: {count})")
+            }
+            _ => String::new(),
+        };
+        let line = format_args!(
+            "an operation of {peer} on memory here{place} is refused: {why} (error {errno})"
+        );
+        if self.refused.borrow_mut().add(peer) {
+            log::warn(&line);
+        } else {
+            log::info(&line);
         }
     }
 

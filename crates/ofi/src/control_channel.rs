@@ -310,19 +310,20 @@ impl Endpoint {
             return log::warn(&format_args!("{peer} said something unknown ({word:#x})"));
         };
         let operation = (peer, number);
+        let refused = |errno: &i32| self.tell_refusal(peer, topic, said, *errno);
         match topic {
             Topic::Write => {
-                let written = self.write_for(status, said);
+                let written = self.write_for(status, said).inspect_err(refused);
                 self.answer_change(answers, operation, written);
             }
             Topic::Fetch => self.answer(answers, operation, |results| {
-                self.execute(said, true, results)
+                self.execute(said, true, results).inspect_err(refused)
             }),
             Topic::Change => {
                 // What was there before is for nobody.
                 let mut before = self.said_last.take();
                 before.clear();
-                let changed = self.execute(said, false, &mut before);
+                let changed = self.execute(said, false, &mut before).inspect_err(refused);
                 self.said_last.set(before);
                 self.answer_change(answers, operation, changed);
             }

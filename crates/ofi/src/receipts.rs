@@ -27,25 +27,27 @@ pub(crate) struct Receipts {
     pub(crate) awaited: Cell<bool>,
     /// Looks in a row that passed receipts over.
     passed_over: Cell<u32>,
-    without: RefCell<Without>,
+    /// Peers that get no receipts any more, also of those that take none yet: what they are refused
+    /// may still be on its way when they begin to send through a private ring.
+    without: RefCell<Peers>,
 }
 
-/// Peers that get no receipts any more, also of those that take none yet: what they are refused may
-/// still be on its way when they begin to send through a private ring.
+/// Some of the peers, by number.
 #[derive(Default)]
-struct Without(Vec<bool>);
+pub(crate) struct Peers(Vec<bool>);
 
-impl Without {
+impl Peers {
     fn has(&self, peer: Peer) -> bool {
         self.0.get(peer.index() as usize).is_some_and(|has| *has)
     }
 
-    fn add(&mut self, peer: Peer) {
+    /// True if it was not there.
+    pub(crate) fn add(&mut self, peer: Peer) -> bool {
         let place = peer.index() as usize;
         if place >= self.0.len() {
             self.0.resize(place + 1, false);
         }
-        self.0[place] = true;
+        !core::mem::replace(&mut self.0[place], true)
     }
 }
 
@@ -147,10 +149,10 @@ mod tests {
 
     #[test]
     fn each_peer_without_receipts_is_known_by_its_number() {
-        let mut without = Without::default();
+        let mut without = Peers::default();
         let [refused, other] = [3, 5].map(Peer::from_index);
-        for _ in 0..100 {
-            without.add(refused);
+        for attempt in 0..100 {
+            assert_eq!(without.add(refused), attempt == 0);
         }
         assert!(without.has(refused) && !without.has(Peer::from_index(2)));
         assert!(!without.has(other), "it is beyond the last one");

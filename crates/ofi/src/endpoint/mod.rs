@@ -25,7 +25,7 @@ use crate::errors::logged_errno;
 use crate::node::{Node, Pool, UNNAMED, mark};
 use crate::object::{Head, Object};
 use crate::peer::Owned;
-use crate::receipts::Receipts;
+use crate::receipts::{Peers, Receipts};
 use crate::services::Service;
 use crate::stats::Tally;
 use crate::turns::Turns;
@@ -94,6 +94,8 @@ pub(crate) struct Endpoint {
     pub(crate) injected_bytes: Cell<usize>,
     /// Answers to peers that have not gone yet.
     pub(crate) untaken: RefCell<Untaken>,
+    /// Peers of which the log says that an operation was refused.
+    pub(crate) refused: RefCell<Peers>,
     /// What it keeps for another provider that owns its receives.
     pub(crate) owned: Owned,
     pub(crate) tally: Tally,

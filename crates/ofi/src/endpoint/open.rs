@@ -165,6 +165,7 @@ pub(crate) unsafe extern "C" fn open(
             injected: Cell::new(0),
             injected_bytes: Cell::new(0),
             untaken: RefCell::default(),
+            refused: RefCell::default(),
             owned: Owned::default(),
             tally: Tally::default(),
             turns,
