@@ -4,7 +4,7 @@
 //! from one core to the other (`super::line_latency`). Where two cores share a cache, two
 //! overlapped copies beat any single copy, which pays per page. Up to 64 KiB the answer to an offer
 //! would take a good part of that time, so these go eagerly. Where they share none, each hand-over
-//! costs more than the copy of a line, and a copy by both sides wins; up to 64 KiB the answer to an
+//! costs more than the copy of a line, and a copy by both sides wins; up to 48 KiB the answer to an
 //! offer costs more still. A host's own figures belong into a profile ([`RowSource::Profile`]),
 //! which wins over these rows. docs/decisions/0010 has what was measured.
 
@@ -108,8 +108,8 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         (
             Locality::SamePackage,
-            64 << 10,
-            "the two copies overlap in pieces, and an answer to an offer would cost several hand-overs",
+            48 << 10,
+            "an answer to an offer would cost several hand-overs",
             FAR,
         ),
         (

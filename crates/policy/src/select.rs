@@ -25,6 +25,9 @@ const SHORTEST_AHEAD: u64 = 1024;
 /// nobody expects.
 pub const LONGEST_EAGER: u64 = 64 << 10;
 
+/// Where shorter messages than this are offered, a copy costs too much for a reply as well.
+const SHORTEST_OFFER: u64 = 48 << 10;
+
 /// Longest message that goes without asking, in bytes: all that one peer may keep of recycled
 /// staging buffers. Of a longer one they would take a part, and then what goes to and fro would go
 /// in less.
@@ -81,7 +84,7 @@ pub struct Pair<'a> {
 /// | cores | `eager_below` | `pipeline_below` | `reply_below` | `granted_below` |
 /// |---|---|---|---|---|
 /// | with a common near cache | 64K | all | 1M | 1M |
-/// | of one package, far | 64K | 64K | 64K, or 1M if far by memory | 1M |
+/// | of one package, far | 48K | 48K | 64K, or 1M if far by memory | 1M |
 /// | of two packages | 2K | 2K | none | none |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
@@ -180,10 +183,10 @@ impl Routes {
             record_below: thresholds.eager_below.min(pair.longest_record + 1),
             eager_below: thresholds.eager_below,
             pipeline_below: thresholds.pipeline_below,
-            // Between such cores recycled buffers beat the single copy too.
+            // Recycled buffers are faster than the single copy, between such cores at any length.
             reply_below: match far_by_memory {
                 true => granted_below,
-                false => granted_below.min(thresholds.pipeline_below),
+                false => granted_below.min(thresholds.pipeline_below.max(LONGEST_EAGER + 1)),
             },
             granted_below,
             longest_single_buffer: longest_single_buffer(locality).min(pair.buffer_bytes),
@@ -288,13 +291,13 @@ fn peer_readable_from(pair: &Pair<'_>) -> u64 {
 }
 
 /// Below how many bytes a message goes without asking if its receiver has said so, which knows the
-/// fastest path by then: 0 if shorter messages are to be asked for already.
+/// fastest path by then: 0 if far shorter messages are to be asked for already.
 fn granted_below(pair: &Pair<'_>, thresholds: Thresholds) -> u64 {
-    if thresholds.eager_below <= LONGEST_EAGER {
+    if thresholds.eager_below <= SHORTEST_OFFER {
         return 0;
     }
     pair.table
-        .asked_for_from(pair.locality, LONGEST_EAGER)
+        .asked_for_from(pair.locality, thresholds.eager_below - 1)
         .min(LONGEST_RECYCLED + 1)
         .min(pair.unexpected_budget.saturating_add(1))
 }

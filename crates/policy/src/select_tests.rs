@@ -3,11 +3,23 @@
 use super::*;
 use crate::RowSource;
 
-/// Whether the receiver has said so.
+/// What a sender knows: whether the receiver has said so, and whether it has buffers for replies.
 #[derive(Clone, Copy)]
-struct Granted(bool);
+struct Knows {
+    granted: bool,
+    replies: bool,
+}
 
-impl SendState for Granted {
+impl Knows {
+    const fn granted(granted: bool) -> Self {
+        Self {
+            granted,
+            replies: true,
+        }
+    }
+}
+
+impl SendState for Knows {
     fn is_over_budget(&self) -> bool {
         false
     }
@@ -25,10 +37,10 @@ impl SendState for Granted {
     }
     fn reply_bytes(&self) -> u64 {
         // Buffers hold more than that, from other messages.
-        u64::MAX
+        if self.replies { u64::MAX } else { 0 }
     }
     fn is_granted(&self, _: u64) -> bool {
-        self.0
+        self.granted
     }
     fn reply_credit(&self) -> u64 {
         0
@@ -54,11 +66,27 @@ fn far(table: &Table) -> Routes {
 fn what_the_receiver_takes_as_it_comes_needs_no_offer_whatever_the_table_says() {
     const LEN: u64 = 128 << 10;
     let routes = far(&Table::built_in());
-    assert_eq!(routes.select(LEN, &Granted(false)), SendPlan::Offer);
-    let plan = |len| routes.select(len, &Granted(true));
+    assert_eq!(routes.select(LEN, &Knows::granted(false)), SendPlan::Offer);
+    let plan = |len| routes.select(len, &Knows::granted(true));
     assert_eq!(plan(LEN), SendPlan::Fragments);
     assert_eq!(plan(LONGEST_RECYCLED), SendPlan::Fragments);
     assert_eq!(plan(LONGEST_RECYCLED + 1), SendPlan::Offer);
+}
+
+#[test]
+fn between_far_cores_a_reply_may_be_longer_than_what_streams() {
+    let routes = far(&Table::built_in());
+    let streams = Knows {
+        granted: false,
+        replies: false,
+    };
+    let plans = |len| {
+        let reply = routes.select(len, &Knows::granted(false));
+        (reply, routes.select(len, &streams))
+    };
+    assert_eq!(plans(48 << 10), (SendPlan::Fragments, SendPlan::Fragments));
+    assert_eq!(plans(LONGEST_EAGER), (SendPlan::Fragments, SendPlan::Offer));
+    assert_eq!(plans(LONGEST_EAGER + 1), (SendPlan::Offer, SendPlan::Offer));
 }
 
 #[test]
@@ -66,7 +94,7 @@ fn what_goes_by_a_path_that_was_asked_for_is_offered() {
     let source = RowSource::Environment("LIMIC_LONG");
     for path in [Path::Cma, Path::Pipeline] {
         let routes = far(&Table::built_in().with_long_path(path, &source));
-        let plan = routes.select(128 << 10, &Granted(true));
+        let plan = routes.select(128 << 10, &Knows::granted(true));
         assert_eq!(plan, SendPlan::Offer, "{path}");
     }
 }

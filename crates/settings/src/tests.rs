@@ -363,7 +363,7 @@ fn the_list_of_variables_is_complete() {
         .expect("a known variable");
     assert_eq!(
         eager.value,
-        "64K shared-cache, 64K same-package, 2K other-package"
+        "64K shared-cache, 48K same-package, 2K other-package"
     );
     assert!(
         variables
