@@ -189,7 +189,8 @@ impl LatencyEstimator {
         true
     }
 
-    /// It was the peer that asked for the last measurement, and it asks for the next one too.
+    /// It was the peer that asked for the last measurement, and it asks for the next one too. Or
+    /// both have asked in vain, and it is the peer's turn.
     pub fn was_asked(&mut self) {
         self.due_ns = self.due_ns.saturating_add(TURN_NS);
     }

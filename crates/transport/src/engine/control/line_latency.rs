@@ -61,6 +61,7 @@ fn probe_latency(cx: &mut Cx, from: u32, wait_ns: u64) {
         return;
     };
     let waits = !peer.backlog.is_empty();
+    let is_second = cx.identity.address.id > peer.address.id;
     let Some(pair) = peer.pair_mut() else { return };
     if !possible
         || waits
@@ -85,6 +86,10 @@ fn probe_latency(cx: &mut Cx, from: u32, wait_ns: u64) {
     let ns = ask(word, wait_ns);
     autotune::note_interruption(cx, from);
     latency_measured(cx, from, ns);
+    if let Some(pair) = cx.peers.pair(from).filter(|_| ns.is_none() && is_second) {
+        // Both may have asked at the same time, and waited for each other in vain.
+        pair.latency.estimator.was_asked();
+    }
 }
 
 /// A peer measures.
