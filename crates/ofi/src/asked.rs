@@ -82,6 +82,12 @@ impl Untaken {
     }
 }
 
+/// The word of this number in a message of peers.
+pub(crate) fn word(message: &[u8], number: usize) -> Option<u64> {
+    let bytes = message.get(8 * number..)?.first_chunk()?;
+    Some(u64::from_ne_bytes(*bytes))
+}
+
 impl Endpoint {
     /// Whether this peer may be asked for one more operation.
     #[inline(always)]
@@ -231,7 +237,7 @@ impl Endpoint {
     }
 
     /// Says that an operation of a peer is refused. A peer may repeat it as often as it likes, so
-    /// the first one is a warning alone.
+    /// only the first one is a warning.
     #[cold]
     pub(crate) fn tell_refusal(&self, peer: Peer, topic: Topic, said: &[u8], errno: i32) {
         let why = match errno {
@@ -242,11 +248,7 @@ impl Endpoint {
             _ => "see libfabric's error number",
         };
         // Both kinds of operations name their memory first.
-        let word = |number: usize| {
-            let bytes = said.get(8 * number..)?.first_chunk()?;
-            Some(u64::from_ne_bytes(*bytes))
-        };
-        let place = match (word(0), word(1), word(2)) {
+        let place = match (word(said, 0), word(said, 1), word(said, 2)) {
             (Some(key), Some(at), _) if topic == Topic::Write => {
                 format!(" (key {key}, offset {at:#x}, {} bytes)", said.len() - 16)
             }

@@ -10,7 +10,8 @@ use core::ffi::{c_int, c_void};
 use std::time::Instant;
 
 use crate::endpoint::Endpoint;
-use crate::wait::{self, LONGEST, Told, WaitObject};
+use crate::turns::Turns;
+use crate::wait::{self, LONGEST, Patience, Told, WaitObject};
 
 /// Touched only in turns of the object, which are those of the endpoints.
 pub(crate) struct Bound {
@@ -94,7 +95,8 @@ impl Bound {
         moved
     }
 
-    /// Something has changed for which nobody may ring: wakes whoever sleeps. True if somebody may.
+    /// Something has changed for which nobody may ring: wakes whoever sleeps. True if somebody may
+    /// sleep.
     #[inline(always)]
     pub(crate) fn wake(&self) -> bool {
         let armed = self.armed.get();
@@ -132,14 +134,48 @@ impl Bound {
         })
     }
 
+    /// Waits in a call of this name until `look` has an answer. It is asked in each turn, and told
+    /// whether the time (ms, negative for none) is over: then it has one. A call that sleeps on the
+    /// descriptor arms it by `may_sleep`; others try again and again.
+    pub(crate) fn wait<T>(
+        &self,
+        call: &'static str,
+        turns: &Turns,
+        timeout: c_int,
+        mut look: impl FnMut(bool) -> Option<T>,
+        may_sleep: Option<&impl Fn() -> bool>,
+    ) -> T {
+        let deadline = wait::deadline(timeout);
+        let (mut patience, mut told) = (Patience::new(), Told::new());
+        loop {
+            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            {
+                let turn = turns.data();
+                if let Some(answer) = look(over) {
+                    return answer;
+                }
+                if may_sleep.is_some_and(|may_sleep| !may_sleep()) {
+                    continue;
+                }
+                self.tell(&mut told, call);
+                turn.found_nothing();
+            }
+            if may_sleep.is_some() {
+                self.sleep(deadline);
+            } else {
+                patience.step();
+            }
+        }
+    }
+
     /// The call of this name is about to sleep.
-    pub(crate) fn tell(&self, told: &mut Told, call: &'static str) {
+    fn tell(&self, told: &mut Told, call: &'static str) {
         // SAFETY: an endpoint takes itself out before it goes.
         unsafe { told.look(call, &self.endpoints.borrow()) };
     }
 
     /// Sleeps once on the descriptor, until the deadline at most.
-    pub(crate) fn sleep(&self, deadline: Option<Instant>) {
+    fn sleep(&self, deadline: Option<Instant>) {
         if let Some(wait) = &self.wait {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             wait.sleep(left.unwrap_or(LONGEST).min(LONGEST));

@@ -3,7 +3,6 @@
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::bound::Bound;
 use crate::domain::Domain;
@@ -12,7 +11,7 @@ use crate::object::{self, Head, Object};
 use crate::peer::{Asking, OwnersCounter, not_asking};
 use crate::signal::Signals;
 use crate::turns::{Turn, Turns};
-use crate::wait::{self, Patience, Told, WaitObject};
+use crate::wait::WaitObject;
 use limic_ofi_abi::entries::fi_cntr_attr;
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::objects::{fi_ops_cntr, fid_cntr, fid_domain};
@@ -165,47 +164,6 @@ impl Counter {
 
     pub(crate) fn progress(&self) {
         self.bound.progress();
-    }
-
-    /// Waits in a call, which has begun at so many errors and waits for signals `since` then.
-    fn wait_until(
-        &self,
-        threshold: u64,
-        errors: u64,
-        timeout: c_int,
-        since: &mut u32,
-    ) -> Result<(), i32> {
-        let deadline = wait::deadline(timeout);
-        let (mut patience, mut told) = (Patience::new(), Told::new());
-        let on_descriptor = self.bound.has_descriptor();
-        loop {
-            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            {
-                let turn = self.turns.data();
-                self.progress();
-                *since = self.signals.look(*since);
-                self.seen.set(self.changes());
-                if self.value.get() >= threshold {
-                    return Ok(());
-                }
-                if self.errors.get() != errors {
-                    return Err(FI_EAVAIL);
-                }
-                if over {
-                    return Err(FI_ETIMEDOUT);
-                }
-                if on_descriptor && !self.may_sleep() {
-                    continue;
-                }
-                self.bound.tell(&mut told, "fi_cntr_wait");
-                turn.found_nothing();
-            }
-            if on_descriptor {
-                self.bound.sleep(deadline);
-            } else {
-                patience.step();
-            }
-        }
     }
 
     /// The application asks what it says.
@@ -363,7 +321,27 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
             let _turn = counter.turns.data();
             (counter.errors.get(), counter.signals.begin())
         };
-        let waited = counter.wait_until(threshold, errors, timeout, &mut since);
+        let look = |over: bool| {
+            counter.progress();
+            since = counter.signals.look(since);
+            counter.seen.set(counter.changes());
+            if counter.value.get() >= threshold {
+                return Some(Ok(()));
+            }
+            if counter.errors.get() != errors {
+                return Some(Err(FI_EAVAIL));
+            }
+            over.then_some(Err(FI_ETIMEDOUT))
+        };
+        let may_sleep = || counter.may_sleep();
+        let on_descriptor = counter.bound.has_descriptor();
+        let waited = counter.bound.wait(
+            "fi_cntr_wait",
+            &counter.turns,
+            timeout,
+            look,
+            on_descriptor.then_some(&may_sleep),
+        );
         let _turn = counter.turns.data();
         counter.signals.end(since);
         waited

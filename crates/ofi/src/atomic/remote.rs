@@ -7,7 +7,7 @@ use limic::Access;
 use limic_ofi_abi::atomic::op;
 
 use super::reduction::{Reduction, knows, size_of_type};
-use crate::asked::Asked;
+use crate::asked::{Asked, word};
 use crate::call::{Bytes, CallFlags, append, parts};
 use crate::control_channel::Topic;
 use crate::endpoint::Endpoint;
@@ -100,10 +100,7 @@ impl Header {
     /// Splits a message.
     fn read(message: &[u8]) -> Option<(Self, &[u8])> {
         let (header, operands) = message.split_at_checked(Self::LEN)?;
-        let word = |number: usize| {
-            let bytes = header[8 * number..].first_chunk();
-            bytes.map(|bytes| u64::from_ne_bytes(*bytes))
-        };
+        let word = |number| word(header, number);
         let kind = word(3)?;
         let header = Self {
             key: word(0)?,

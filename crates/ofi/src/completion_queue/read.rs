@@ -1,11 +1,9 @@
 //! Completions are read: at once, or waited for.
 
 use core::ffi::{c_int, c_void};
-use std::time::Instant;
 
 use super::{Completion, Queue};
 use crate::endpoint::Endpoint;
-use crate::wait::{self, Patience, Told};
 use limic_ofi_abi::entries::{fi_cq_err_entry, fi_cq_tagged_entry};
 use limic_ofi_abi::errno::*;
 use limic_ofi_abi::*;
@@ -203,36 +201,25 @@ impl Queue {
         timeout: c_int,
         since: u32,
     ) -> Result<usize, i32> {
-        let deadline = wait::deadline(timeout);
-        let (mut patience, mut told) = (Patience::new(), Told::new());
+        let look = |over| {
+            self.progress();
+            if self.length(wanted) >= wanted || (over && self.has_any()) {
+                // SAFETY: the caller's promise.
+                return Some(unsafe { self.read(buffer, count, sources) });
+            }
+            (self.signals.heard(since) || over).then_some(Err(Miss::Error(FI_EAGAIN)))
+        };
+        let may_sleep = || self.may_sleep();
         // The descriptor tells of the first completion.
         let on_descriptor = self.bound.has_descriptor() && wanted == 1;
-        loop {
-            let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            {
-                let turn = self.turns.data();
-                self.progress();
-                if self.length(wanted) >= wanted || (over && self.has_any()) {
-                    // SAFETY: the caller's promise.
-                    let read = unsafe { self.read(buffer, count, sources) };
-                    drop(turn);
-                    return read.map_err(Miss::outside);
-                }
-                if self.signals.heard(since) || over {
-                    return Err(FI_EAGAIN);
-                }
-                if on_descriptor && !self.may_sleep() {
-                    continue;
-                }
-                self.bound.tell(&mut told, "fi_cq_sread");
-                turn.found_nothing();
-            }
-            if on_descriptor {
-                self.bound.sleep(deadline);
-            } else {
-                patience.step();
-            }
-        }
+        let read = self.bound.wait(
+            "fi_cq_sread",
+            &self.turns,
+            timeout,
+            look,
+            on_descriptor.then_some(&may_sleep),
+        );
+        read.map_err(Miss::outside)
     }
 
     /// Completions in the list, counted up to a limit; a failed one counts as enough.
