@@ -40,37 +40,35 @@ pub(crate) fn autotuned(
     (candidate, Some(sample))
 }
 
+/// What is known of the messages from a peer.
+#[inline]
+fn autotuner(cx: &mut Cx, from: u32) -> Option<&mut Autotuner> {
+    cx.peers.pair(from)?.autotuner.as_deref_mut()
+}
+
 /// A peer takes part in a long message to it, or has it.
 #[inline]
 pub(crate) fn note_long_send(cx: &mut Cx, from: u32) {
-    if let Some(pair) = cx.peers.pair(from) {
-        if let Some(autotuner) = &mut pair.autotuner {
-            autotuner.answered(now_ns);
-        }
+    if let Some(autotuner) = autotuner(cx, from) {
+        autotuner.answered(now_ns);
     }
 }
 
 /// Time goes to something else than messages from this peer.
 pub(crate) fn note_interruption(cx: &mut Cx, from: u32) {
-    if let Some(pair) = cx.peers.pair(from) {
-        if let Some(autotuner) = &mut pair.autotuner {
-            autotuner.interrupted();
-        }
+    if let Some(autotuner) = autotuner(cx, from) {
+        autotuner.interrupted();
     }
 }
 
 /// A long message has arrived.
 #[inline]
 pub(crate) fn note_long_received(cx: &mut Cx, incoming: &Incoming) {
-    pace::mark_active(cx, incoming.from());
+    let from = incoming.from();
+    pace::mark_active(cx, from);
     if let Some(sample) = incoming.sample {
-        if let Some(pair) = cx.peers.pair(incoming.from()) {
-            if let Some(autotuner) = &mut pair.autotuner {
-                note(
-                    incoming.from(),
-                    autotuner.finish(sample, incoming.wanted, now_ns),
-                );
-            }
+        if let Some(autotuner) = autotuner(cx, from) {
+            note(from, autotuner.finish(sample, incoming.wanted, now_ns));
         }
     }
 }

@@ -86,9 +86,11 @@ fn probe_latency(cx: &mut Cx, from: u32, wait_ns: u64) {
     let ns = ask(word, wait_ns);
     autotune::note_interruption(cx, from);
     latency_measured(cx, from, ns);
-    if let Some(pair) = cx.peers.pair(from).filter(|_| ns.is_none() && is_second) {
-        // Both may have asked at the same time, and waited for each other in vain.
-        pair.latency.estimator.was_asked();
+    // Both may have asked at the same time, and waited for each other in vain.
+    if ns.is_none() && is_second {
+        if let Some(pair) = cx.peers.pair(from) {
+            pair.latency.estimator.was_asked();
+        }
     }
 }
 
