@@ -304,8 +304,8 @@ impl Heap {
         Some(self.arenas[index].insert(arena))
     }
 
-    /// Frees what was given back when that could not be. Seldom, so that others wait for the lock
-    /// meanwhile.
+    /// Frees what was given back when that could not be. There is seldom any, so other threads may
+    /// wait for the lock meanwhile.
     fn free_later_ones(&mut self) {
         for block in later::take_all() {
             if let Some(emptied) = table::find(block.addr()).and_then(|found| self.free(found)) {

@@ -291,7 +291,7 @@ fn peer_readable_from(pair: &Pair<'_>) -> u64 {
 }
 
 /// Below how many bytes a message goes without asking if its receiver has said so, which knows the
-/// fastest path by then: 0 if far shorter messages are to be asked for already.
+/// fastest path by then: 0 if much shorter messages are to be asked for already.
 fn granted_below(pair: &Pair<'_>, thresholds: Thresholds) -> u64 {
     if thresholds.eager_below <= SHORTEST_OFFER {
         return 0;
