@@ -209,6 +209,14 @@ impl Outbound {
         }
     }
 
+    /// As [`LineProducer::ask_for_next_lines`]. Slots of the shared ring are not known beforehand.
+    #[inline(always)]
+    pub(crate) fn ask_for_next_lines(&self) {
+        if let Ring::Private(ring) = &self.ring {
+            ring.ask_for_next_lines();
+        }
+    }
+
     /// Pushes a record of words. False: no room now.
     #[inline(always)]
     pub(crate) fn push_words<const N: usize>(

@@ -60,7 +60,7 @@ impl<M: Memory> LineConsumer<M> {
 
     /// The oldest record, if there is one. It stays until [`pop`](Self::pop).
     ///
-    /// On an empty ring: one load, one compare.
+    /// On an empty ring: one load, two compares.
     ///
     /// # Errors
     ///
@@ -72,6 +72,7 @@ impl<M: Memory> LineConsumer<M> {
         // *record header*): payload, tag and the next terminator are visible.
         let word = self.head().load(Ordering::Acquire);
         if word == 0 {
+            self.ask_for_lines_behind();
             return Ok(None);
         }
         let (word, words) = match self.record_words(word) {
@@ -108,14 +109,15 @@ impl<M: Memory> LineConsumer<M> {
         taken
     }
 
-    /// Asks for the second line of the next record, and for the third and the fourth if the last
-    /// record had them. For a caller that looks for that record again and again: the lines come as
-    /// soon as they are written, and not one after the other.
+    /// Asks for as many lines of the next record as the last one had beyond its first. A caller
+    /// that looks again and again has them as soon as they are written, not one after the other.
     #[inline(always)]
-    pub fn ask_for_lines_behind(&self) {
-        self.ask_for_line(1);
-        if self.last > 2 * LINE_WORDS {
-            self.ask_for_third_and_fourth();
+    fn ask_for_lines_behind(&self) {
+        if self.last > LINE_WORDS {
+            self.ask_for_line(1);
+            if self.last > 2 * LINE_WORDS {
+                self.ask_for_third_and_fourth();
+            }
         }
     }
 

@@ -4,8 +4,8 @@ mod cursor;
 mod reservation;
 
 use super::{
-    AHEAD_LINES, ENDS_LINE, GeometryError, HOT_LINES, LINE_WORDS, MOST_SAME_TAG, Memory, PAD, READ,
-    RECEIPT, SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
+    AHEAD_LINES, ENDS_LINE, GeometryError, HOT_LINES, LINE, LINE_WORDS, MOST_SAME_TAG, Memory, PAD,
+    READ, RECEIPT, SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
 };
 use crate::sync::Ordering;
 use cursor::{Cursor, Slot, Step};
@@ -102,6 +102,7 @@ impl<M: Memory> LineProducer<M> {
             return false;
         };
         let payload = slot.offset + WORD;
+        slot.ask_for_lines(&self.mem);
         // SAFETY: the slot has room for the word and `len` bytes there, and nothing is published in
         // between; the rest is the caller's promise.
         unsafe {
@@ -140,6 +141,19 @@ impl<M: Memory> LineProducer<M> {
         // SAFETY: the slot is for that length, and nothing was published since.
         unsafe { self.publish_same_tag(&slot, kind, N * WORD) };
         true
+    }
+
+    /// Asks for the line of the next record, and for the one behind it, in which its terminator may
+    /// lie. For a caller that writes a payload elsewhere before it publishes a record of words: all
+    /// these lines are on their way together.
+    #[inline(always)]
+    pub fn ask_for_next_lines(&self) {
+        let cursor = &self.cursor;
+        let offset = cursor.lap.first + cursor.index as usize * WORD;
+        self.mem.prefetch_write(offset);
+        if cursor.index + LINE_WORDS < cursor.lap.words {
+            self.mem.prefetch_write(offset + LINE);
+        }
     }
 
     /// Where a record of so many words goes, if its place is at hand: it and the word behind it lie

@@ -81,7 +81,6 @@ pub(crate) fn round(
         let record = match ring.peek() {
             Ok(Some(record)) => record,
             Ok(None) => {
-                ring.ask_for_lines_behind();
                 // Looks without a pause would take the line away from the sender while it writes
                 // it.
                 core::hint::spin_loop();

@@ -102,6 +102,7 @@ unsafe fn push_in_buffer(
     let far = pair.is_far();
     let window = pair.staging.window_of(pool, &target, len, far);
     debug_assert!(window.is_some(), "an own buffer, or one that was checked");
+    pair.out.ask_for_next_lines();
     let filled = window.map(|mut window| {
         // SAFETY: the caller's promise; the window has `len` bytes.
         unsafe { gather(data, &mut window) }

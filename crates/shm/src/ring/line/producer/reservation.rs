@@ -48,6 +48,7 @@ impl<M: Memory> Reservation<'_, M> {
                 // No reference to the reservation, so that it stays in registers.
                 write_lines(&self.ring.mem, offset, self.slot.behind, from, len);
             } else {
+                self.slot.ask_for_lines(&self.ring.mem);
                 let copied = self.ring.mem.write_short(offset, from, len);
                 debug_assert!(copied, "a line at most");
             }
@@ -168,12 +169,11 @@ unsafe fn write_lines<M: Memory>(
     // line.
     unsafe {
         if len <= BY_LINES {
-            if len - head > LINE {
-                // All at once: the stores would wait for one line after the other (decision 0014).
-                let ask = |at| mem.prefetch_write(offset + at);
-                (head..len).step_by(LINE).for_each(ask);
-                mem.prefetch_write(behind);
-            }
+            // All at once: the stores would wait for one line after the other (decision 0014).
+            let ask = |at| mem.prefetch_write(offset + at);
+            (head..len).step_by(LINE).for_each(ask);
+            mem.prefetch_write(behind);
+            mem.prefetch_write(offset);
             for at in (head..len).step_by(LINE) {
                 // It copies up to 64 bytes, and these are no more.
                 let copied = mem.write_short(offset + at, from.add(at), LINE.min(len - at));
