@@ -160,7 +160,7 @@ fn tagged_ping_pong() {
     ping_pong("tagged");
 }
 
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 18] = [
     "asked.c",
     "atomics.c",
     "main.c",
@@ -168,6 +168,7 @@ const SOURCES: [&str; 17] = [
     "tagged.c",
     "threads.c",
     "messages.c",
+    "moved.c",
     "flags.c",
     "memory.c",
     "objects.c",
