@@ -98,8 +98,7 @@ fn move_along(domain: &Domain) {
 fn move_all(domain: &Domain) -> bool {
     let mut quiet = true;
     domain.visit_endpoints(|endpoint| {
-        // Changes only while whoever changes it is alone in the domain. One that closes keeps its
-        // turn until what it has sent is gone, for which others need not wait.
+        // Changes only while whoever changes it is alone in the domain.
         if !endpoint.enabled.get() {
             return;
         }

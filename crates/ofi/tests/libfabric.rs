@@ -339,9 +339,12 @@ fn endpoints_by_node_and_service() {
     part("names");
 }
 
+/// What a closing endpoint has sent is not given up before a test has taken it.
+const LINGERS: (&str, &str) = ("LIMIC_LINGER_MS", "60000");
+
 #[test]
 fn threads_that_ask_while_another_one_moves_messages() {
-    part("threads");
+    part_with("threads", &[LINGERS]);
 }
 
 #[test]
@@ -351,16 +354,13 @@ fn peers_that_make_no_call() {
 
 #[test]
 fn peers_that_make_no_call_and_take_long() {
-    let settings = [
-        ("LIMIC_PATHS", "inline,eager,pipeline"),
-        ("LIMIC_LINGER_MS", "60000"),
-    ];
+    let settings = [("LIMIC_PATHS", "inline,eager,pipeline"), LINGERS];
     part_with("moved", &settings);
 }
 
 #[test]
 fn control_calls_of_any_thread() {
-    part("controls");
+    part_with("controls", &[LINGERS]);
 }
 
 #[test]

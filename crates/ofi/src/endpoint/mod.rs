@@ -106,7 +106,8 @@ unsafe impl Object for Endpoint {
     const CLASS: usize = class::EP;
 }
 
-// SAFETY: touched only in its turns, or in those that they are joined to.
+// SAFETY: touched only in its turns, or in those that they are joined to; and by whoever closes it,
+// when nobody else knows it any more.
 unsafe impl Send for Endpoint {}
 // SAFETY: as above.
 unsafe impl Sync for Endpoint {}

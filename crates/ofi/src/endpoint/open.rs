@@ -204,9 +204,10 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         leftovers::remove(place);
         let domain = Arc::clone(&endpoint.domain);
         let turn = domain.enter_alone();
-        // No memory is exposed there any more, and what was is taken back while peers can be asked:
-        // all at once, so that waits for those that are stopped do not add up.
+        // Whoever calls too late is refused.
         endpoint.enabled.set(false);
+        // Memory that is exposed there is taken back while peers can be asked: all at once, so that
+        // waits for those that are stopped do not add up.
         for step in [Region::withdraw, Region::forget] {
             for region in domain.regions.borrow().values() {
                 step(region, endpoint);
@@ -216,39 +217,45 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             // Counters that outlive it count what peers have done until now.
             endpoint.hear_peers();
         }
+        endpoint.leave_all();
         drop(turn);
-        let turn = endpoint.turns.control();
+        // Nobody else knows it any more, so what was sent goes out without a turn, for which others
+        // would wait. Then no operation of the endpoint touches a buffer any more, but for the
+        // block of a split copy in the middle of which its sender is stopped (docs/libfabric.md).
         endpoint.tally.print(endpoint);
-        // What was sent goes out first, for which other objects need not wait. Then no operation of
-        // the endpoint touches a buffer any more, but for the block of a split copy in the middle
-        // of which its sender is stopped (docs/libfabric.md).
         endpoint.limic.close();
+        let turn = domain.enter_alone();
+        // An owner of its receives is told in a turn.
         endpoint.forget_pending();
         endpoint.forget_owned();
-        // Its queues and counters have its turns, and know it no longer.
-        for binding in [&endpoint.sends, &endpoint.receives] {
-            if let Some(queue) = binding.queue.get() {
-                queue.remove(endpoint);
-            }
-        }
-        endpoint.leave_all_counters();
-        for counter in endpoint.counters.all() {
-            counter.bound.remove(endpoint);
-        }
-        drop(turn);
-        let turn = domain.enter_alone();
-        domain.remove_endpoint(endpoint.number);
-        if let Some(auto) = &domain.auto {
-            auto.remove(endpoint);
-        }
         // SAFETY: as above. Nothing else ever holds an endpoint.
-        if let Some(Endpoint { limic, number, .. }) = unsafe { object::take_back(fid) } {
+        if let Some(Endpoint { limic, .. }) = unsafe { object::take_back(fid) } {
             let limic = Rc::new(limic);
             for region in domain.regions.borrow().values() {
-                region.keep_closed(number, &limic);
+                region.keep_closed(place, &limic);
             }
         }
         drop(turn);
         Ok(())
     })
+}
+
+impl Endpoint {
+    /// Takes it out of all that knows it, in a turn of all objects: its queues and counters, and
+    /// the domain.
+    fn leave_all(&self) {
+        for binding in [&self.sends, &self.receives] {
+            if let Some(queue) = binding.queue.get() {
+                queue.remove(self);
+            }
+        }
+        self.leave_all_counters();
+        for counter in self.counters.all() {
+            counter.bound.remove(self);
+        }
+        self.domain.remove_endpoint(self.number);
+        if let Some(auto) = &self.domain.auto {
+            auto.remove(self);
+        }
+    }
 }

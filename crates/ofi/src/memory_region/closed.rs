@@ -10,8 +10,9 @@ use crate::endpoint::Endpoint;
 
 /// What a closed endpoint has left exposed.
 pub(super) struct Left {
-    /// Its number, which another one may have after it.
-    number: u16,
+    /// Where it was, by which it is told from all others until it is closed. Its number may be
+    /// another one's by then.
+    endpoint: *const Endpoint,
     id: RegionId,
     /// The endpoint, which is asked whether that is over; none until it is closed.
     limic: Option<Rc<HybridEndpoint>>,
@@ -43,7 +44,7 @@ impl Region {
             let here = *at == endpoint.number;
             if here && is_in_use(endpoint, *id) {
                 self.left.borrow_mut().push(Left {
-                    number: *at,
+                    endpoint,
                     id: *id,
                     limic: None,
                 });
@@ -52,10 +53,10 @@ impl Region {
         });
     }
 
-    /// An endpoint is closed, and no other one has its number yet.
-    pub(crate) fn keep_closed(&self, number: u16, limic: &Rc<HybridEndpoint>) {
+    /// An endpoint is closed, and no other one is where it was yet.
+    pub(crate) fn keep_closed(&self, endpoint: *const Endpoint, limic: &Rc<HybridEndpoint>) {
         let mut left = self.left.borrow_mut();
-        let here = left.iter_mut().filter(|left| left.number == number);
+        let here = left.iter_mut().filter(|left| left.endpoint == endpoint);
         for left in here.filter(|left| left.limic.is_none()) {
             left.limic = Some(Rc::clone(limic));
         }

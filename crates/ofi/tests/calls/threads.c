@@ -201,6 +201,54 @@ static void register_meanwhile(void)
     CHECK(pthread_join(closer, NULL) == 0);
 }
 
+static void *close_end(void *end)
+{
+    OK(fi_close(&((struct fid_ep *) end)->fid));
+    return NULL;
+}
+
+/* While an endpoint that closes waits until what it has sent is taken, control calls go on, and so
+ * does the thread that is to take it. */
+static void controls_while_a_sender_closes(void)
+{
+    enum { LEN = 4 << 20 };
+    static char out[LEN], in[LEN];
+    struct fi_cq_attr attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fi_cq_tagged_entry entry;
+    struct fid_mr *region, *another;
+    struct fid_cq *sends;
+    pthread_t closer;
+    uint64_t word = 0, seen;
+    char names[2][64];
+    size_t len = sizeof names[0];
+    fi_addr_t at[2];
+    OK(fi_cq_open(domain, &attr, &sends, NULL));
+    struct fid_ep *ends[2] = {open_end_on(sends, info, NULL), open_end(info, NULL)};
+    for (int i = 0; i < 2; i++)
+        OK(fi_getname(&ends[i]->fid, names[i], &len));
+    CHECK(fi_av_insert(av, names, 2, at, 0, NULL) == 2);
+    OK(fi_mr_reg(domain, &word, sizeof word, FI_REMOTE_READ, 0, WORD, 0, &region, NULL));
+    memset(out, 1, LEN);
+    OK(fi_tsend(ends[0], out, LEN, NULL, at[1], 1, &contexts[4]));
+    CHECK(pthread_create(&closer, NULL, close_end, ends[0]) == 0);
+    /* Nobody reaches memory through it once it closes. */
+    do
+        RETRY(fi_read(ends[1], &seen, sizeof seen, NULL, at[0], 0, WORD, &contexts[5]));
+    while (answer(&entry) == 1);
+    CHECK(fi_cq_readerr(cq, &(struct fi_cq_err_entry) {0}, 0) == 1);
+    for (int i = 0; i < 100; i++) {
+        OK(fi_mr_reg(domain, &seen, sizeof seen, FI_REMOTE_READ, 0, WORD + 1, 0, &another, NULL));
+        OK(fi_close(&another->fid));
+    }
+    OK(fi_trecv(ends[1], in, LEN, NULL, FI_ADDR_UNSPEC, 1, 0, &contexts[3]));
+    CHECK(completion().op_context == &contexts[3] && !memcmp(in, out, LEN));
+    CHECK(pthread_join(closer, NULL) == 0);
+    OK(fi_av_remove(av, at, 2, 0));
+    OK(fi_close(&ends[1]->fid));
+    OK(fi_close(&region->fid));
+    OK(fi_close(&sends->fid));
+}
+
 /* One thread moves messages, another one asks the same objects. */
 static void beside(void *(*other_thread)(void *))
 {
@@ -274,6 +322,7 @@ void threads(void)
     an_endpoint_each(1);
     an_endpoint_each(0);
     register_meanwhile();
+    controls_while_a_sender_closes();
     meet();
     nobody_waits_for_one_that_gives_way();
     meet();
@@ -283,5 +332,6 @@ void threads(void)
 void controls(void)
 {
     beside(control);
+    controls_while_a_sender_closes();
     meet();
 }
