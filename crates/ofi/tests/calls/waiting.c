@@ -236,6 +236,65 @@ static void sleep_on_a_counter(void)
     OK(fi_close(&queue->fid));
 }
 
+enum { FAR = 1000 };
+
+static void *wait_for_far(void *counted)
+{
+    long result = fi_cntr_wait(counted, FAR, -1);
+    CHECK(write(line_between_threads[1], "", 1) == 1);
+    return (void *) result;
+}
+
+/* A wait for a counter ends well once its threshold is reached or overrun, and with an error once
+ * one is counted: of an operation, or by the application. Each is told to those that wait then. */
+static void ends_of_waits_for_counters(enum fi_wait_obj kind)
+{
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct fi_cntr_attr attr = {.wait_obj = kind};
+    struct fid_cntr *received;
+    struct fid_cq *queue;
+    pthread_t sleeper;
+    void *result;
+    char bytes[8];
+    OK(fi_cntr_open(domain, &attr, &received, NULL));
+    OK(fi_cq_open(domain, &cq_attr, &queue, NULL));
+    struct fid_ep *end = begin_end(queue, info);
+    OK(fi_ep_bind(end, &received->fid, FI_RECV));
+    OK(fi_enable(end));
+    fi_addr_t peer = swap_names(end);
+    OK(fi_trecv(end, bytes, 8, NULL, peer, 0, 0, &contexts[0]));
+    OK(fi_tinject(end, "12345678", 8, peer, 0));
+    OK(fi_cntr_wait(received, 1, 30000));
+    OK(fi_cntr_wait(received, 0, 0));
+    meet();
+    /* There is less room than the message has bytes. */
+    OK(fi_trecv(end, bytes, 4, NULL, peer, 1, 0, &contexts[0]));
+    OK(fi_tinject(end, "12345678", 8, peer, 1));
+    /* It is there, and nobody has looked yet. */
+    say();
+    hear();
+    CHECK(fi_cntr_wait(received, 2, 30000) == -FI_EAVAIL);
+    CHECK(fi_cntr_read(received) == 1 && fi_cntr_readerr(received) == 1);
+    CHECK(fi_cntr_wait(received, 2, 0) == -FI_ETIMEDOUT);
+    OK(fi_cntr_wait(received, 1, 0));
+    CHECK(pthread_create(&sleeper, NULL, wait_for_far, received) == 0);
+    /* Errors that were counted before it waits are not told to it. */
+    do
+        OK(fi_cntr_adderr(received, 1));
+    while (!readable(line_between_threads[0], 1));
+    CHECK(read(line_between_threads[0], bytes, 1) == 1);
+    CHECK(pthread_join(sleeper, &result) == 0 && (long) result == -FI_EAVAIL);
+    CHECK(pthread_create(&sleeper, NULL, wait_for_far, received) == 0);
+    OK(fi_cntr_add(received, 2 * FAR));
+    CHECK(read(line_between_threads[0], bytes, 1) == 1);
+    CHECK(pthread_join(sleeper, &result) == 0 && (long) result == 0);
+    CHECK(fi_cntr_read(received) == 1 + 2 * FAR);
+    meet();
+    OK(fi_close(&end->fid));
+    OK(fi_close(&received->fid));
+    OK(fi_close(&queue->fid));
+}
+
 static void *look_for_event(void *events)
 {
     struct fi_eq_entry entry;
@@ -295,6 +354,8 @@ void waiting(void)
     CHECK(pipe(line_between_threads) == 0);
     sleep_on_events();
     sleep_on_a_counter();
+    ends_of_waits_for_counters(FI_WAIT_FD);
+    ends_of_waits_for_counters(FI_WAIT_UNSPEC);
     struct fi_cq_tagged_entry entry;
     char bytes[8];
     int descriptor;
