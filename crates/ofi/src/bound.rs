@@ -135,32 +135,35 @@ impl Bound {
     }
 
     /// Waits in a call of this name until `look` has an answer. It is asked in each turn, and told
-    /// whether the time (ms, negative for none) is over: then it has one. A call that sleeps on the
-    /// descriptor arms it by `may_sleep`; others try again and again.
+    /// whether the time (ms, negative for none) is over: then it has one. `may_sleep` arms the
+    /// descriptor, and says whether that went well; where it gives nothing, the call does not sleep
+    /// on that, and tries again and again.
     pub(crate) fn wait<T>(
         &self,
         call: &'static str,
         turns: &Turns,
         timeout: c_int,
         mut look: impl FnMut(bool) -> Option<T>,
-        may_sleep: Option<&impl Fn() -> bool>,
+        may_sleep: impl Fn() -> Option<bool>,
     ) -> T {
         let deadline = wait::deadline(timeout);
         let (mut patience, mut told) = (Patience::new(), Told::new());
         loop {
             let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
-            {
+            let on_descriptor = {
                 let turn = turns.data();
                 if let Some(answer) = look(over) {
                     return answer;
                 }
-                if may_sleep.is_some_and(|may_sleep| !may_sleep()) {
+                let armed = may_sleep();
+                if armed == Some(false) {
                     continue;
                 }
                 self.tell(&mut told, call);
                 turn.found_nothing();
-            }
-            if may_sleep.is_some() {
+                armed.is_some()
+            };
+            if on_descriptor {
                 self.sleep(deadline);
             } else {
                 patience.step();

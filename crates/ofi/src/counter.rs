@@ -27,8 +27,11 @@ pub(crate) struct Counter {
     pub(crate) errors: Cell<u64>,
     /// How often the two have changed: a counter that was set back may say what it said before.
     changes: Cell<u64>,
-    /// The changes that the application has seen.
+    /// The changes that the application has seen by reading it.
     seen: Cell<u64>,
+    /// The application polls the descriptor by itself. No call sleeps on it any more: whoever does
+    /// makes it unreadable again, perhaps before the application's thread has woken.
+    polled: Cell<bool>,
     /// Another provider's counter that counts them too.
     owner: Option<OwnersCounter>,
     /// Changes that threads in `fi_cntr_wait` sleep for.
@@ -138,14 +141,18 @@ impl Counter {
         0
     }
 
-    /// Whether the application has seen all, and the descriptor becomes readable with the next
-    /// change.
-    pub(crate) fn may_sleep(&self) -> bool {
+    /// Whether the application has seen all, and may poll the descriptor for the next change.
+    pub(crate) fn may_be_polled(&self) -> bool {
+        self.polled.set(true);
+        self.may_sleep(self.seen.get())
+    }
+
+    /// Whether there were no more changes than these, and the descriptor becomes readable with the
+    /// next one.
+    fn may_sleep(&self, changes: u64) -> bool {
         self.progress();
-        if self.has_news() {
-            return false;
-        }
-        self.bound.arm(self.signals.all_have_heard()) && !self.has_news()
+        let quiet = || self.changes() == changes;
+        quiet() && self.bound.arm(self.signals.all_have_heard()) && quiet()
     }
 
     pub(crate) fn has_news(&self) -> bool {
@@ -224,6 +231,7 @@ pub(crate) unsafe extern "C" fn open(
             errors: Cell::new(0),
             changes: Cell::new(0),
             seen: Cell::new(0),
+            polled: Cell::new(false),
             owner,
             signals: Signals::default(),
             bound: Bound::new(wait, kind),
@@ -324,7 +332,6 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
         let look = |over: bool| {
             counter.progress();
             since = counter.signals.look(since);
-            counter.seen.set(counter.changes());
             if counter.value.get() >= threshold {
                 return Some(Ok(()));
             }
@@ -333,15 +340,12 @@ unsafe extern "C" fn wait_for(counter: *mut fid_cntr, threshold: u64, timeout: c
             }
             over.then_some(Err(FI_ETIMEDOUT))
         };
-        let may_sleep = || counter.may_sleep();
-        let on_descriptor = counter.bound.has_descriptor();
-        let waited = counter.bound.wait(
-            "fi_cntr_wait",
-            &counter.turns,
-            timeout,
-            look,
-            on_descriptor.then_some(&may_sleep),
-        );
+        let (bound, turns) = (&counter.bound, &counter.turns);
+        let may_sleep = || {
+            let on_descriptor = bound.has_descriptor() && !counter.polled.get();
+            on_descriptor.then(|| counter.may_sleep(counter.changes()))
+        };
+        let waited = bound.wait("fi_cntr_wait", turns, timeout, look, may_sleep);
         let _turn = counter.turns.data();
         counter.signals.end(since);
         waited

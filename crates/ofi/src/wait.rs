@@ -240,7 +240,7 @@ unsafe fn is_quiet(fid: *mut fid, again: bool) -> Result<bool, i32> {
                 Ok(if again {
                     !counter.has_news()
                 } else {
-                    counter.may_sleep()
+                    counter.may_be_polled()
                 })
             }
             class::EQ => {

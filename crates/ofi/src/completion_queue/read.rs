@@ -209,16 +209,11 @@ impl Queue {
             }
             (self.signals.heard(since) || over).then_some(Err(Miss::Error(FI_EAGAIN)))
         };
-        let may_sleep = || self.may_sleep();
         // The descriptor tells of the first completion.
-        let on_descriptor = self.bound.has_descriptor() && wanted == 1;
-        let read = self.bound.wait(
-            "fi_cq_sread",
-            &self.turns,
-            timeout,
-            look,
-            on_descriptor.then_some(&may_sleep),
-        );
+        let bound = &self.bound;
+        let on_descriptor = bound.has_descriptor() && wanted == 1;
+        let may_sleep = || on_descriptor.then(|| self.may_sleep());
+        let read = bound.wait("fi_cq_sread", &self.turns, timeout, look, may_sleep);
         read.map_err(Miss::outside)
     }
 

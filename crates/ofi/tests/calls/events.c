@@ -351,7 +351,10 @@ void woken(void)
             continue;
         OK(ready);
         RETRY(fi_write(ep, bytes, 8, NULL, myself, 0, KEY, &contexts[0]));
-        CHECK(poll(&asleep, 1, WAIT_MS) == 1 && fi_cntr_read(writes) == count);
+        /* A call that sees it first, and waits on, takes nothing from whoever sleeps. */
+        CHECK(fi_cntr_wait(writes, count + 1, 1) == -FI_ETIMEDOUT);
+        CHECK(poll(&asleep, 1, WAIT_MS) == 1 && fi_trywait(fabric, fids, 1) == -FI_EAGAIN);
+        CHECK(fi_cntr_read(writes) == count);
         CHECK(completion().op_context == &contexts[0]);
     }
     OK(fi_close(&region->fid));
