@@ -280,5 +280,4 @@ impl Autotuner {
 }
 
 #[cfg(test)]
-#[path = "autotune_tests.rs"]
 mod tests;
