@@ -232,6 +232,18 @@ impl Autotuner {
         }
     }
 
+    /// A message that began in the spell `number` goes in fragments after all. That says nothing of
+    /// a path on trial: where it is taken all the time, the sender is prepared for it.
+    pub fn fell_back(&mut self, number: u32) {
+        let spell = self.spell;
+        if let Some(class) = self.classes[spell.class].as_mut()
+            && number == spell.number
+            && class.current != spell.candidate
+        {
+            class.fell_back();
+        }
+    }
+
     /// The receiver did something else meanwhile, which took time: nothing is to be learnt from
     /// this spell.
     pub fn interrupted(&mut self) {

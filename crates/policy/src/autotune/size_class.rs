@@ -253,7 +253,9 @@ impl SizeClass {
             self.lost_ns += time_ns.saturating_sub((bytes as f32 / mine) as u64);
         }
         if self.cold {
-            if candidate != self.current && candidate.path != Path::Kmod && rate < mine * HOPELESS {
+            let hopeless = candidate.path != Path::Kmod && rate < mine * HOPELESS;
+            // The last spell of a try is cold only if the path could not be taken.
+            if candidate != self.current && (hopeless || self.left_of_try == 0) {
                 self.has_lost(index, now_ns);
             }
             return false;
@@ -301,6 +303,13 @@ impl SizeClass {
         }
         self.has_lost(index, now_ns);
         false
+    }
+
+    /// The spell under way, of a try, goes by the pipeline instead. It is not counted, and the next
+    /// one finds the caches as cold as a first one.
+    pub(super) fn fell_back(&mut self) {
+        self.cold = true;
+        self.last = Candidate::by(Path::Pipeline);
     }
 
     /// The challenger has lost for now.

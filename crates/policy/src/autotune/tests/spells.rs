@@ -135,3 +135,25 @@ fn a_class_is_settled_while_messages_go_both_ways() {
     run.windows(PIPELINE_WINS, bytes, 8, 2, Path::Pipeline);
     assert!(!settled(&run), "one way again");
 }
+
+/// However fast that is.
+#[test]
+fn what_falls_back_says_nothing_of_the_path_on_trial() {
+    let bytes = 256 << 10;
+    let mut run = Run::new();
+    let mut settled = false;
+    for _ in 0..400 {
+        let (candidate, spell, _) = run
+            .autotuner
+            .start(bytes, Path::Cma, PathSet::ALL, || run.now);
+        let falls_back = candidate.path == Path::Kmod;
+        if falls_back {
+            run.autotuner.fell_back(spell);
+        }
+        run.now += if falls_back { 1_000 } else { 50_000 };
+        run.autotuner.finish(spell, bytes, || run.now);
+        settled |= run.autotuner.is_settled(bytes, Path::Cma, PathSet::ALL);
+    }
+    assert_eq!(run.tuned(), []);
+    assert!(settled, "it has lost a try, as the others have");
+}

@@ -61,6 +61,15 @@ pub(crate) fn note_interruption(cx: &mut Cx, from: u32) {
     }
 }
 
+/// A message that was to come by another path goes in fragments.
+pub(crate) fn note_fallback(cx: &mut Cx, incoming: &Incoming) {
+    if let Some(sample) = incoming.sample {
+        if let Some(autotuner) = autotuner(cx, incoming.from()) {
+            autotuner.fell_back(sample);
+        }
+    }
+}
+
 /// A long message has arrived.
 #[inline]
 pub(crate) fn note_long_received(cx: &mut Cx, incoming: &Incoming) {

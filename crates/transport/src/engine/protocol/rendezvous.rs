@@ -157,6 +157,9 @@ fn choose_next(cx: &mut Cx, incoming: &Incoming) -> Next {
 /// Asks the sender for the rest of a message in fragments, and says how the next ones are to go.
 pub(crate) fn request_fragments(cx: &mut Cx, slot: Slot, incoming: &Incoming, next: Next) {
     let path = packets::network_or(cx, incoming.from(), Path::Pipeline);
+    if incoming.path != path {
+        autotune::note_fallback(cx, incoming);
+    }
     if let Some(receiving) = cx.requests.known_receive(slot) {
         receiving.stage = ReceiveStage::Assembling(Incoming { path, ..*incoming });
     }

@@ -21,6 +21,7 @@ mod sleeping;
 mod staging;
 mod streams;
 mod third;
+mod trials;
 mod unexpected;
 mod unmapped;
 
