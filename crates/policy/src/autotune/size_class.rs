@@ -35,6 +35,9 @@ const REMEMBERED: usize = 5;
 /// Spells of a try, unless its first one is hopeless. That is not counted, since what the path
 /// needs is not in the caches yet.
 const SPELLS_OF_A_TRY: u32 = 3;
+/// And of a try of the module: in a stream, up to 64 offers have no key yet, since they were made
+/// before it.
+const SPELLS_OF_A_TRY_OF_KMOD: u32 = 12;
 /// Counted spells that another path needs before it can win: those of two tries.
 const LEAST_TRIED: usize = 4;
 /// Counted spells of the current path before anything is compared with it.
@@ -227,7 +230,11 @@ impl SizeClass {
             if self.may_challenge(challenger, available)
                 && (not_before_ns == 0 || now_ns() >= not_before_ns)
             {
-                self.left_of_try = SPELLS_OF_A_TRY - 1;
+                let spells = match challenger.path {
+                    Path::Kmod => SPELLS_OF_A_TRY_OF_KMOD,
+                    _ => SPELLS_OF_A_TRY,
+                };
+                self.left_of_try = spells - 1;
                 return challenger;
             }
             self.challenger = (self.challenger + 1) % CANDIDATES.len();

@@ -1,5 +1,7 @@
 //! Which spells say something of their candidate, and what goes while they do not.
 
+use std::collections::VecDeque;
+
 use super::*;
 
 #[test]
@@ -58,7 +60,7 @@ fn classes_in_turn_are_measured_all() {
 fn a_stream_that_never_rests_is_corrected_too() {
     let mut run = Run::new();
     let speeds = CMA_WINS;
-    let mut under_way = std::collections::VecDeque::new();
+    let mut under_way = VecDeque::new();
     for _ in 0..60_000 {
         let (candidate, spell, switch) =
             run.autotuner
@@ -156,4 +158,63 @@ fn what_falls_back_says_nothing_of_the_path_on_trial() {
     }
     assert_eq!(run.tuned(), []);
     assert!(settled, "it has lost a try, as the others have");
+}
+
+/// A stream of messages that are offered long before they begin, in a table of cross-memory attach,
+/// with a module of this speed. A sender that exposes its bytes at all does so from the next offer
+/// on after one was wanted by the module; others go by the pipeline.
+fn stream_with_a_module(kmod: f64, exposes: bool, ahead: usize) -> Run {
+    let bytes = 256 << 10;
+    let mut run = Run::new();
+    let (mut offers, mut under_way) = (VecDeque::new(), VecDeque::new());
+    let mut wanted = false;
+    for _ in 0..60_000 {
+        offers.push_back(exposes && wanted);
+        if offers.len() <= ahead {
+            continue;
+        }
+        let exposed = offers.pop_front().expect("not empty");
+        let (candidate, spell, switch) =
+            run.autotuner
+                .start(bytes, Path::Cma, PathSet::ALL, || run.now);
+        run.switches.extend(switch);
+        run.taken[candidate.path.index()] += 1;
+        wanted = candidate.path == Path::Kmod;
+        let speed = match candidate.path {
+            Path::Kmod if exposed => kmod,
+            Path::Kmod => {
+                run.autotuner.fell_back(spell);
+                CMA_WINS.pipeline
+            }
+            other => CMA_WINS.of(other),
+        };
+        under_way.push_back((speed, spell));
+        if under_way.len() > 4 {
+            let (speed, spell) = under_way.pop_front().expect("not empty");
+            let speeds = Speeds {
+                pipeline: speed,
+                ..CMA_WINS
+            };
+            run.arrives(speeds, Candidate::by(Path::Pipeline), spell, bytes);
+        }
+    }
+    run
+}
+
+#[test]
+fn the_module_is_judged_by_what_it_has_moved() {
+    for ahead in [0, 8, 64] {
+        let run = stream_with_a_module(2.0 * CMA_WINS.cma, true, ahead);
+        let found = [(256 << 10, Candidate::by(Path::Kmod))];
+        assert_eq!(run.tuned(), found, "{ahead} offers ahead");
+        for (kmod, exposes) in [(CMA_WINS.cma / 2.0, true), (2.0 * CMA_WINS.cma, false)] {
+            let run = stream_with_a_module(kmod, exposes, ahead);
+            assert_eq!(run.tuned(), [], "{ahead} offers ahead");
+            let tried = run.taken[Path::Kmod.index()];
+            assert!(
+                (1..1000).contains(&tried),
+                "{tried} with {ahead} offers ahead"
+            );
+        }
+    }
 }
