@@ -27,7 +27,7 @@ pub(super) struct Pass {
     pub(super) pattern: Pattern,
     /// The first size and the last one.
     pub(super) bytes: (u64, u64),
-    /// None if nothing could be read.
+    /// None if one of the readings failed: what was between the others is not known.
     pub(super) line_latency_us_least: Option<f64>,
     pub(super) line_latency_us_most: Option<f64>,
     /// How long the pass took.
@@ -60,10 +60,11 @@ impl Pass {
 
     /// Takes in a further reading.
     pub(super) fn read(&mut self, reading: Option<f64>) {
-        let Some(us) = reading else { return };
-        self.line_latency_us_least =
-            Some(self.line_latency_us_least.map_or(us, |least| least.min(us)));
-        self.line_latency_us_most = Some(self.line_latency_us_most.map_or(us, |most| most.max(us)));
+        let both = |known: Option<f64>, of: fn(f64, f64) -> f64| {
+            known.zip(reading).map(|(known, us)| of(known, us))
+        };
+        self.line_latency_us_least = both(self.line_latency_us_least, f64::min);
+        self.line_latency_us_most = both(self.line_latency_us_most, f64::max);
     }
 
     /// Takes in what others did until the end of the pass. With `busy` it counts all the same.
@@ -75,7 +76,9 @@ impl Pass {
 
     /// Why it does not count, if so.
     pub(super) fn refused(&self) -> Option<&'static str> {
-        if self.changed() {
+        if self.is_unread() {
+            Some("the distance could not be read")
+        } else if self.changed() {
             Some("the distance has changed meanwhile")
         } else if self.disturbed && !self.busy {
             Some("others have used the CPUs meanwhile")
@@ -84,12 +87,15 @@ impl Pass {
         }
     }
 
+    /// Whether a reading failed.
+    fn is_unread(&self) -> bool {
+        self.line_latency_us_least.is_none()
+    }
+
     /// Whether the machine changed meanwhile, as far as it is known.
     fn changed(&self) -> bool {
-        match (self.line_latency_us_least, self.line_latency_us_most) {
-            (Some(least), Some(most)) => changed(least, most),
-            _ => false,
-        }
+        let both = self.line_latency_us_least.zip(self.line_latency_us_most);
+        both.is_some_and(|(least, most)| changed(least, most))
     }
 
     /// The middle of the readings on a logarithmic scale, if the pass counts.
@@ -214,13 +220,16 @@ pub(super) fn warnings(passes: &[Pass]) -> Vec<String> {
         ));
     }
     warnings.extend(doubts(passes));
-    let changed = passes.iter().filter(|pass| pass.changed()).count();
-    if changed > 0 {
-        warnings.push(format!(
-            "the distance changed within {changed} of {} passes through all peers, which do not \
-             count",
-            passes.len()
-        ));
+    let count = |is_so: fn(&Pass) -> bool| passes.iter().filter(|pass| is_so(pass)).count();
+    let (changed, unread) = (count(Pass::changed), count(Pass::is_unread));
+    for (count, what) in [(changed, "changed"), (unread, "could not be read")] {
+        if count > 0 {
+            warnings.push(format!(
+                "the distance {what} within {count} of {} passes through all peers, which do not \
+                 count",
+                passes.len()
+            ));
+        }
     }
     warnings.extend(disturbed(passes, false, "which do not count"));
     warnings
@@ -230,7 +239,7 @@ pub(super) fn warnings(passes: &[Pass]) -> Vec<String> {
 fn disturbed(passes: &[Pass], busy: bool, so: &str) -> Option<String> {
     let of = passes
         .iter()
-        .filter(|pass| pass.disturbed && pass.busy == busy && !pass.changed());
+        .filter(|pass| pass.disturbed && pass.busy == busy && !pass.changed() && !pass.is_unread());
     let (count, all, limit) = (of.count(), passes.len(), 100.0 * DOUBTFUL);
     (count > 0).then(|| {
         format!(
@@ -288,6 +297,21 @@ mod tests {
         assert!(warnings(&[pass(0.06, 0.07)]).is_empty());
         assert_eq!(warnings(&[pass(0.06, 0.07), pass(0.17, 0.18)]).len(), 1);
         assert_eq!(warnings(&[pass(0.06, 0.18)]).len(), 1);
+    }
+
+    #[test]
+    fn a_pass_whose_distance_could_not_be_read_does_not_count() {
+        let portion = of(Pattern::Rate);
+        for readings in [[None, None], [None, Some(0.06)], [Some(0.06), None]] {
+            let mut pass = Pass::new(1, &portion, readings[0]);
+            pass.read(readings[1]);
+            pass.read(Some(0.06));
+            let distances = Distances::of(std::slice::from_ref(&pass));
+            assert_eq!(distances.rounds(&portion, None), 0, "{readings:?}");
+            assert!(!distances.holds((Pattern::Rate, 8), 0, None));
+            let said = warnings(&[pass]);
+            assert!(said.len() == 1 && said[0].contains("could not be read within 1 of 1"));
+        }
     }
 
     #[test]
