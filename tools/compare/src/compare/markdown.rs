@@ -7,7 +7,7 @@ use super::pattern::{Comparison, Pattern};
 use super::ratio::Judged;
 use super::report::{Report, Row, Shown, distances};
 use super::subject::{LIMIC, PEER_READABLE};
-use super::table::{bytes, ratio, significant, to_floor, verdict};
+use super::table::{bytes, paths, ratio, significant, to_floor, verdict};
 
 const PATTERNS: [(Pattern, &str); 9] = [
     (
@@ -124,12 +124,12 @@ fn section(text: &mut String, report: &Report, pattern: Pattern, title: &str, ro
     let _ = writeln!(text, "\n## {title}\n");
     let _ = writeln!(
         text,
-        "| bytes | {} | rank | ratio | in rounds | rounds | best rounds | to floor | target |",
+        "| bytes | {} | rank | ratio | in rounds | rounds | best rounds | to floor | path | target |",
         names.join(" | ")
     );
     let _ = writeln!(
         text,
-        "|---{}|---|---|---|---|---|---|---|",
+        "|---{}|---|---|---|---|---|---|---|---|",
         "|---".repeat(names.len())
     );
     for row in rows {
@@ -150,12 +150,13 @@ fn section(text: &mut String, report: &Report, pattern: Pattern, title: &str, ro
         }
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} |",
             bytes(row.bytes),
             cells.join(" | "),
             row.rank.map_or("-".to_owned(), |rank| rank.to_string()),
             ratios.join(" | "),
             to_floor(row),
+            paths(row),
             targets(&row.targets)
         );
     }

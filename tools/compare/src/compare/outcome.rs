@@ -10,6 +10,8 @@ use super::table::bytes;
 pub(super) struct Outcome {
     /// Results of the pattern itself.
     pub(super) times: Vec<(u64, f64)>,
+    /// The paths that limic took, where it says so.
+    pub(super) paths: Vec<(u64, String)>,
     /// Results of patterns that were measured with it.
     pub(super) also: Vec<(Pattern, u64, f64)>,
     /// Results that limic is compared with where no peer has the like.
@@ -51,6 +53,7 @@ impl Outcome {
     /// Adds the results of a further run.
     pub(super) fn add(&mut self, more: Self) {
         self.times.extend(more.times);
+        self.paths.extend(more.paths);
         self.also.extend(more.also);
         self.references.extend(more.references);
         self.failure = self.failure.take().or(more.failure);

@@ -18,6 +18,7 @@ struct LimicReport {
 struct LimicRow {
     bytes: u64,
     time_us: f64,
+    path: String,
     wanted: String,
     skew: Option<Skew>,
 }
@@ -92,7 +93,12 @@ fn enter(outcome: &mut Outcome, pattern: Pattern, report: &LimicReport) {
                 outcome.failure = Some(format!("no skew was measured{}", because()));
             }
         }
-        _ => outcome.times = rows().map(|(row, seconds)| (row.bytes, seconds)).collect(),
+        _ => {
+            outcome.times = rows().map(|(row, seconds)| (row.bytes, seconds)).collect();
+            outcome.paths = rows()
+                .map(|(row, _)| (row.bytes, row.path.clone()))
+                .collect();
+        }
     }
 }
 
@@ -181,9 +187,10 @@ mod tests {
     #[test]
     fn limics_json_is_read() {
         let out = r#"{"machine": {"cpu": "x"},
-            "rows": [{"bytes": 8, "time_us": 2.0, "wanted": "hybrid"}]}"#;
+            "rows": [{"bytes": 8, "time_us": 2.0, "path": "inline", "wanted": "hybrid"}]}"#;
         let outcome = limic(&ended(out, None), Pattern::Latency);
         assert_eq!(outcome.times, [(8, 2e-6)]);
+        assert_eq!(outcome.paths, [(8, "inline".to_owned())]);
         assert_eq!(outcome.machine.map(|m| m["cpu"].clone()), Some("x".into()));
         assert!(
             limic(&ended("oops", None), Pattern::Latency)
@@ -195,18 +202,18 @@ mod tests {
     #[test]
     fn loans_and_skew_bring_their_references() {
         let loans = r#"{"machine": {}, "rows": [
-            {"bytes": 8, "time_us": 1.0, "wanted": "hybrid"},
-            {"bytes": 1024, "time_us": 9.0, "wanted": "hybrid"},
-            {"bytes": 1024, "time_us": 2.0, "wanted": "loan"}]}"#;
+            {"bytes": 8, "time_us": 1.0, "path": "eager", "wanted": "hybrid"},
+            {"bytes": 1024, "time_us": 9.0, "path": "eager", "wanted": "hybrid"},
+            {"bytes": 1024, "time_us": 2.0, "path": "eager", "wanted": "loan"}]}"#;
         let outcome = limic(&ended(loans, None), Pattern::Loan);
         assert_eq!(outcome.times, [(1024, 2e-6)]);
         assert_eq!(outcome.references, [(Pattern::Loan, 1024, 1e-6)]);
         let skew = r#"{"machine": {}, "rows": [
-            {"bytes": 16, "time_us": 4.0, "wanted": "eager", "skew": {"phase": "skewed"}},
-            {"bytes": 16, "time_us": 5.0, "wanted": "aware", "skew": {"phase": "skewed"}},
-            {"bytes": 16, "time_us": 1.0, "wanted": "aware", "skew": {"phase": "after"}},
-            {"bytes": 16, "time_us": 3.0, "wanted": "cma", "skew": {"phase": "after"}},
-            {"bytes": 16, "time_us": 2.0, "wanted": "split-copy", "skew": {"phase": "after"}}]}"#;
+            {"bytes": 16, "time_us": 4.0, "path": "eager", "wanted": "eager", "skew": {"phase": "skewed"}},
+            {"bytes": 16, "time_us": 5.0, "path": "eager", "wanted": "aware", "skew": {"phase": "skewed"}},
+            {"bytes": 16, "time_us": 1.0, "path": "eager", "wanted": "aware", "skew": {"phase": "after"}},
+            {"bytes": 16, "time_us": 3.0, "path": "eager", "wanted": "cma", "skew": {"phase": "after"}},
+            {"bytes": 16, "time_us": 2.0, "path": "eager", "wanted": "split-copy", "skew": {"phase": "after"}}]}"#;
         let outcome = limic(&ended(skew, None), Pattern::Skew);
         assert_eq!(outcome.times, [(16, 5e-6)]);
         assert_eq!(outcome.also, [(Pattern::AfterSkew, 16, 1e-6)]);

@@ -51,6 +51,8 @@ pub(super) struct Row {
     /// Intel MPI by IMB, and the ratio of our pattern over Intel MPI to it.
     pub(super) imb: Option<Shown>,
     pub(super) over_imb: Option<Ratio>,
+    /// The paths that limic took in these rounds, the most frequent first.
+    pub(super) paths: Vec<String>,
     pub(super) targets: Vec<Judged>,
 }
 
@@ -199,6 +201,7 @@ fn row(
     let shown = |name: &str| Shown::of(samples, pattern, bytes, name);
     let of_row = |name: &'static str| if name == LIMIC { subject } else { name };
     let ratio = point.ratio(Against::Best);
+    let paths = samples.paths((pattern, bytes), subject).into_iter();
     Row {
         distance,
         subject,
@@ -215,6 +218,7 @@ fn row(
         over_floor: point.ratio(Against::Floor),
         imb: shown(IMB),
         over_imb: cross_check.ratio(Against::Imb),
+        paths: paths.map(str::to_owned).collect(),
         targets: point.judge(plan.judged_by(targets)),
     }
 }

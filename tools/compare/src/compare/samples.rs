@@ -13,7 +13,9 @@ use super::table::rounds;
 /// Times by pattern, size and subject, each with a place for every round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Samples {
-    times: BTreeMap<(Pattern, u64), OfAll>,
+    times: Rounds<f64>,
+    /// The paths that limic took.
+    paths: Rounds<String>,
     failures: BTreeMap<(Pattern, &'static str), Failures>,
     given_up: Vec<(Pattern, &'static str)>,
     machine: Option<serde_json::Value>,
@@ -22,8 +24,31 @@ pub(super) struct Samples {
 /// The rounds in which a subject failed in a pattern, and the last reason.
 type Failures = (BTreeSet<usize>, String);
 
-/// Seconds in each round, by subject.
-type OfAll = BTreeMap<&'static str, Vec<Option<f64>>>;
+/// Something of each round, by pattern, size and subject.
+type Rounds<T> = BTreeMap<(Pattern, u64), BTreeMap<&'static str, Vec<Option<T>>>>;
+
+/// Puts it in its place.
+fn enter<T: Clone>(
+    rounds: &mut Rounds<T>,
+    point: (Pattern, u64),
+    name: &'static str,
+    round: usize,
+    value: T,
+) {
+    let places = rounds.entry(point).or_default().entry(name).or_default();
+    places.resize(places.len().max(round + 1), None);
+    places[round] = Some(value);
+}
+
+/// Keeps what is of these rounds, and the points that have any.
+fn keep<T>(rounds: &mut Rounds<T>, holds: impl Fn((Pattern, u64), usize) -> bool) {
+    rounds.retain(|point, all| {
+        for (round, place) in all.values_mut().flat_map(|of| of.iter_mut().enumerate()) {
+            place.take_if(|_| !holds(*point, round));
+        }
+        all.values().flatten().any(Option::is_some)
+    });
+}
 
 /// The median and the range of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -58,14 +83,17 @@ impl Samples {
         outcome: Outcome,
     ) {
         for (bytes, seconds) in outcome.times {
-            self.enter((pattern, bytes), name, round, seconds);
+            enter(&mut self.times, (pattern, bytes), name, round, seconds);
         }
         for (pattern, bytes, seconds) in outcome.also {
-            self.enter((pattern, bytes), name, round, seconds);
+            enter(&mut self.times, (pattern, bytes), name, round, seconds);
         }
         for (pattern, bytes, seconds) in outcome.references {
             let name = pattern.reference().unwrap_or(LIMIC);
-            self.enter((pattern, bytes), name, round, seconds);
+            enter(&mut self.times, (pattern, bytes), name, round, seconds);
+        }
+        for (bytes, path) in outcome.paths {
+            enter(&mut self.paths, (pattern, bytes), name, round, path);
         }
         if let Some(why) = outcome.failure {
             let failures = self.failures.entry((pattern, name)).or_default();
@@ -78,24 +106,12 @@ impl Samples {
         self.machine = self.machine.take().or(outcome.machine);
     }
 
-    fn enter(&mut self, point: (Pattern, u64), name: &'static str, round: usize, seconds: f64) {
-        let all = self.times.entry(point).or_default();
-        let rounds = all.entry(name).or_default();
-        rounds.resize(rounds.len().max(round + 1), None);
-        rounds[round] = Some(seconds);
-    }
-
     /// The rounds at a distance alone, and the points that have any.
     pub(super) fn at(&self, distances: &Distances, distance: Option<Distance>) -> Self {
         let mut kept = self.clone();
-        kept.times.retain(|point, all| {
-            for times in all.values_mut() {
-                for (round, time) in times.iter_mut().enumerate() {
-                    *time = time.filter(|_| distances.holds(*point, round, distance));
-                }
-            }
-            all.values().flatten().any(Option::is_some)
-        });
+        let holds = |point, round| distances.holds(point, round, distance);
+        keep(&mut kept.times, holds);
+        keep(&mut kept.paths, holds);
         kept
     }
 
@@ -124,6 +140,18 @@ impl Samples {
         Spread::of(self.of(pattern, bytes, name).iter().copied().flatten())
     }
 
+    /// The paths that limic took, that of the most rounds first.
+    pub(super) fn paths(&self, point: (Pattern, u64), name: &str) -> Vec<&str> {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        let found = self.paths.get(&point).and_then(|of| of.get(name));
+        for path in found.into_iter().flatten().flatten() {
+            *counts.entry(path).or_default() += 1;
+        }
+        let mut paths: Vec<&str> = counts.keys().copied().collect();
+        paths.sort_by_key(|path| std::cmp::Reverse(counts[path]));
+        paths
+    }
+
     /// The failures, in words.
     pub(super) fn failures(&self) -> Vec<String> {
         let failures = self.failures.iter();
@@ -141,10 +169,24 @@ impl Samples {
     }
 }
 
+/// [`Rounds`] for a file.
+type StoredRounds<T> = Vec<(Pattern, u64, String, Vec<Option<T>>)>;
+
+fn store<T: Clone>(rounds: &Rounds<T>) -> StoredRounds<T> {
+    let of_all = rounds.iter().flat_map(|((pattern, bytes), all)| {
+        let of = |(name, rounds): (&&'static str, &Vec<Option<T>>)| {
+            (*pattern, *bytes, (*name).to_owned(), rounds.clone())
+        };
+        all.iter().map(of)
+    });
+    of_all.collect()
+}
+
 /// [`Samples`] for a file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Stored {
-    times: Vec<(Pattern, u64, String, Vec<Option<f64>>)>,
+    times: StoredRounds<f64>,
+    paths: StoredRounds<String>,
     failures: Vec<(Pattern, String, Failures)>,
     given_up: Vec<(Pattern, String)>,
     machine: Option<serde_json::Value>,
@@ -152,17 +194,12 @@ pub(super) struct Stored {
 
 impl Samples {
     pub(super) fn store(&self) -> Stored {
-        let times = self.times.iter().flat_map(|((pattern, bytes), all)| {
-            let of = |(name, rounds): (&&'static str, &Vec<Option<f64>>)| {
-                (*pattern, *bytes, (*name).to_owned(), rounds.clone())
-            };
-            all.iter().map(of)
-        });
         let failures = self.failures.iter();
         let failures = failures.map(|((p, name), of)| (*p, (*name).to_owned(), of.clone()));
         let given_up = self.given_up.iter();
         Stored {
-            times: times.collect(),
+            times: store(&self.times),
+            paths: store(&self.paths),
             failures: failures.collect(),
             given_up: given_up.map(|(p, name)| (*p, (*name).to_owned())).collect(),
             machine: self.machine.clone(),
@@ -177,10 +214,15 @@ impl Samples {
         };
         let mut samples = Self::default();
         for (pattern, bytes, name, rounds) in stored.times {
-            for (round, seconds) in rounds.into_iter().enumerate() {
-                if let (Some(name), Some(seconds)) = (known(pattern, &name), seconds) {
-                    samples.enter((pattern, bytes), name, round, seconds);
-                }
+            if let Some(name) = known(pattern, &name) {
+                let of_all = samples.times.entry((pattern, bytes)).or_default();
+                of_all.insert(name, rounds);
+            }
+        }
+        for (pattern, bytes, name, rounds) in stored.paths {
+            if let Some(name) = known(pattern, &name) {
+                let of_all = samples.paths.entry((pattern, bytes)).or_default();
+                of_all.insert(name, rounds);
             }
         }
         for (pattern, name, failures) in stored.failures {
@@ -234,10 +276,29 @@ mod tests {
     }
 
     #[test]
+    fn the_path_of_most_rounds_is_named_first() {
+        let mut samples = Samples::default();
+        for (round, path) in ["cma", "split-copy", "split-copy"].into_iter().enumerate() {
+            let outcome = Outcome {
+                paths: vec![(8, path.to_owned())],
+                ..Outcome::default()
+            };
+            samples.take(round, Pattern::Latency, LIMIC, outcome);
+        }
+        let point = (Pattern::Latency, 8);
+        assert_eq!(samples.paths(point, LIMIC), ["split-copy", "cma"]);
+        assert!(samples.paths(point, "UCX").is_empty());
+        // No pass was steady.
+        let none = samples.at(&Distances::default(), None);
+        assert!(none.paths(point, LIMIC).is_empty());
+    }
+
+    #[test]
     fn what_is_stored_comes_back() {
         let mut samples = Samples::default();
         let outcome = Outcome {
             times: vec![(8, 1.5)],
+            paths: vec![(8, "send-ahead".to_owned())],
             also: vec![(Pattern::AfterSkew, 8, 0.5)],
             references: vec![(Pattern::Skew, 8, 2.5)],
             failure: Some("partly".to_owned()),

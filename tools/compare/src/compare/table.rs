@@ -40,7 +40,7 @@ fn of_distance<'a>(report: &Report, rows: impl Iterator<Item = &'a Row>) -> Stri
     let mut table = Table::new();
     let mut header = vec!["pattern", "bytes", "limic", "best peer", "", "unit", "rank"];
     header.extend(RATIO);
-    header.extend(["to floor", "target", ""]);
+    header.extend(["to floor", "path", "target", ""]);
     table.load_style(presets::NOTHING).set_header(header);
     for row in rows {
         table.add_row(cells(report, row));
@@ -79,6 +79,7 @@ fn cells(report: &Report, row: &Row) -> Vec<String> {
     ];
     cells.extend(ratio(row.ratio.as_ref()));
     cells.push(to_floor(row));
+    cells.push(paths(row));
     cells.push(lines(&row.targets, |one| one.target.words()));
     cells.push(lines(&row.targets, verdict));
     cells
@@ -88,6 +89,14 @@ fn cells(report: &Report, row: &Row) -> Vec<String> {
 pub(super) fn to_floor(row: &Row) -> String {
     let ratio = row.over_floor.as_ref();
     ratio.map_or("-".to_owned(), |ratio| times(ratio.median))
+}
+
+/// How limic's messages went, where it says so.
+pub(super) fn paths(row: &Row) -> String {
+    match row.paths.as_slice() {
+        [] => "-".to_owned(),
+        paths => paths.join(", "),
+    }
 }
 
 /// The cells for the columns of [`RATIO`].
