@@ -168,12 +168,12 @@ unsafe fn write_lines<M: Memory>(
     // SAFETY: the caller's promise, for two parts of the same bytes: the first one ends with its
     // line.
     unsafe {
+        // All at once: the stores would wait for one line after the other (decision 0014).
+        let ask = |at| mem.prefetch_write(offset + at);
+        (head..len).step_by(LINE).for_each(ask);
+        mem.prefetch_write(behind);
+        mem.prefetch_write(offset);
         if len <= BY_LINES {
-            // All at once: the stores would wait for one line after the other (decision 0014).
-            let ask = |at| mem.prefetch_write(offset + at);
-            (head..len).step_by(LINE).for_each(ask);
-            mem.prefetch_write(behind);
-            mem.prefetch_write(offset);
             for at in (head..len).step_by(LINE) {
                 // It copies up to 64 bytes, and these are no more.
                 let copied = mem.write_short(offset + at, from.add(at), LINE.min(len - at));
