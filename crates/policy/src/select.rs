@@ -84,7 +84,7 @@ pub struct Pair<'a> {
 /// | cores | `eager_below` | `pipeline_below` | `reply_below` | `granted_below` |
 /// |---|---|---|---|---|
 /// | with a common near cache | 64K | all | 1M | 1M |
-/// | of one package, far | 48K | 48K | 64K, or 1M if far by memory | 1M |
+/// | of one package, far | 48K | 48K | 48K, or 1M if far by memory | 1M |
 /// | of two packages | 2K | 2K | none | none |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
@@ -186,7 +186,7 @@ impl Routes {
             // Recycled buffers are faster than the single copy, between such cores at any length.
             reply_below: match far_by_memory {
                 true => granted_below,
-                false => granted_below.min(thresholds.pipeline_below.max(LONGEST_EAGER + 1)),
+                false => granted_below.min(thresholds.pipeline_below),
             },
             granted_below,
             longest_single_buffer: longest_single_buffer(locality).min(pair.buffer_bytes),

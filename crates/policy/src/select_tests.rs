@@ -74,19 +74,17 @@ fn what_the_receiver_takes_as_it_comes_needs_no_offer_whatever_the_table_says() 
 }
 
 #[test]
-fn between_far_cores_a_reply_may_be_longer_than_what_streams() {
+fn between_far_cores_replies_are_offered_as_streams_are() {
+    const LONGEST: u64 = 48 << 10;
     let routes = far(&Table::built_in());
-    let streams = Knows {
-        granted: false,
-        replies: false,
-    };
-    let plans = |len| {
-        let reply = routes.select(len, &Knows::granted(false));
-        (reply, routes.select(len, &streams))
-    };
-    assert_eq!(plans(48 << 10), (SendPlan::Fragments, SendPlan::Fragments));
-    assert_eq!(plans(LONGEST_EAGER), (SendPlan::Fragments, SendPlan::Offer));
-    assert_eq!(plans(LONGEST_EAGER + 1), (SendPlan::Offer, SendPlan::Offer));
+    for replies in [true, false] {
+        let state = Knows {
+            granted: false,
+            replies,
+        };
+        assert_eq!(routes.select(LONGEST, &state), SendPlan::Fragments);
+        assert_eq!(routes.select(LONGEST + 1, &state), SendPlan::Offer);
+    }
 }
 
 #[test]

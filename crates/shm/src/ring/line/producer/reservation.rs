@@ -6,10 +6,6 @@ use crate::ring::Memory;
 use crate::ring::line::{ENDS_LINE, LINE, PAD, RECORD_HEADER, SAME_TAG, WORD, header};
 use crate::sync::Ordering;
 
-/// Payloads of up to so many bytes are written line by line: a store across the border of two lines
-/// needs both at once, and the consumer may ask for one of them meanwhile (decision 0014).
-const BY_LINES: usize = 256;
-
 /// Room for one record. Dropped without [`publish`](Self::publish), it leaves the
 /// ring as it was.
 #[derive(Debug)]
@@ -173,15 +169,7 @@ unsafe fn write_lines<M: Memory>(
         (head..len).step_by(LINE).for_each(ask);
         mem.prefetch_write(behind);
         mem.prefetch_write(offset);
-        if len <= BY_LINES {
-            for at in (head..len).step_by(LINE) {
-                // It copies up to 64 bytes, and these are no more.
-                let copied = mem.write_short(offset + at, from.add(at), LINE.min(len - at));
-                debug_assert!(copied, "a line at most");
-            }
-        } else {
-            mem.write(offset + head, from.add(head), len - head);
-        }
+        mem.write(offset + head, from.add(head), len - head);
         // As in `publish`, which does it for all records.
         mem.word64_unchecked(behind).store(0, Ordering::Relaxed);
         mem.write(offset, from, head);
