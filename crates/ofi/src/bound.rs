@@ -136,8 +136,9 @@ impl Bound {
 
     /// Waits in a call of this name until `look` has an answer. It is asked in each turn, and told
     /// whether the time (ms, negative for none) is over: then it has one. `may_sleep` arms the
-    /// descriptor, and says whether that went well; where it gives nothing, the call does not sleep
-    /// on that, and tries again and again.
+    /// descriptor: the call sleeps after `Some(true)`, and looks again at once after `Some(false)`,
+    /// since something has come. `None`: there is no descriptor to sleep on, and the call tries
+    /// again and again.
     pub(crate) fn wait<T>(
         &self,
         call: &'static str,

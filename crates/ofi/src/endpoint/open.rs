@@ -204,7 +204,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
         leftovers::remove(place);
         let domain = Arc::clone(&endpoint.domain);
         let turn = domain.enter_alone();
-        // Whoever calls too late is refused.
+        // Data calls that come too late are refused.
         endpoint.enabled.set(false);
         // Memory that is exposed there is taken back while peers can be asked: all at once, so that
         // waits for those that are stopped do not add up.
@@ -218,16 +218,20 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             endpoint.hear_peers();
         }
         endpoint.leave_all();
+        // An owner that starts such a message later finds none.
+        endpoint.forget_owned();
         drop(turn);
-        // Nobody else knows it any more, so what was sent goes out without a turn, for which others
-        // would wait. Then no operation of the endpoint touches a buffer any more, but for the
-        // block of a split copy in the middle of which its sender is stopped (docs/libfabric.md).
+        // No other object knows it any more, and the application calls it no longer. So what was
+        // sent goes out without a turn, for which others would wait. Then no operation of the
+        // endpoint touches a buffer any more, but for the block of a split copy in the middle of
+        // which its sender is stopped (docs/libfabric.md).
         endpoint.tally.print(endpoint);
         endpoint.limic.close();
-        let turn = domain.enter_alone();
-        // An owner of its receives is told in a turn.
+        let turn = endpoint.turns.control();
+        // An owner of its receives is told in a turn of the endpoint.
         endpoint.forget_pending();
-        endpoint.forget_owned();
+        drop(turn);
+        let turn = domain.enter_alone();
         // SAFETY: as above. Nothing else ever holds an endpoint.
         if let Some(Endpoint { limic, .. }) = unsafe { object::take_back(fid) } {
             let limic = Rc::new(limic);

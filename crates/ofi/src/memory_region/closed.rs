@@ -10,8 +10,8 @@ use crate::endpoint::Endpoint;
 
 /// What a closed endpoint has left exposed.
 pub(super) struct Left {
-    /// Where it was, by which it is told from all others until it is closed. Its number may be
-    /// another one's by then.
+    /// Its address in memory, which no other endpoint of the domain has before this one is freed.
+    /// Its number is free earlier.
     endpoint: *const Endpoint,
     id: RegionId,
     /// The endpoint, which is asked whether that is over; none until it is closed.
@@ -53,7 +53,7 @@ impl Region {
         });
     }
 
-    /// An endpoint is closed, and no other one is where it was yet.
+    /// The endpoint at that address is closed, and is freed next.
     pub(crate) fn keep_closed(&self, endpoint: *const Endpoint, limic: &Rc<HybridEndpoint>) {
         let mut left = self.left.borrow_mut();
         let here = left.iter_mut().filter(|left| left.endpoint == endpoint);
