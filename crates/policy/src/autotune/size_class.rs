@@ -36,7 +36,7 @@ const REMEMBERED: usize = 5;
 /// needs is not in the caches yet.
 const SPELLS_OF_A_TRY: u32 = 3;
 /// And of a try of the module: in a stream, up to 64 offers have no key yet, since they were made
-/// before it.
+/// before the try began.
 const SPELLS_OF_A_TRY_OF_KMOD: u32 = 12;
 /// Counted spells that another path needs before it can win: those of two tries.
 const LEAST_TRIED: usize = 4;
@@ -134,9 +134,11 @@ pub(super) struct SizeClass {
     lost: [bool; CANDIDATES.len()],
     /// Spells left of the try under way.
     left_of_try: u32,
-    /// The candidate of the last spell, and whether the one before it took another.
+    /// The candidate of the last spell, whether the one before it took another, and whether its
+    /// messages went in fragments after all.
     last: Candidate,
     cold: bool,
+    fell_back: bool,
     /// What was lost by tries of the present challenger.
     lost_ns: u64,
     /// The median of the current path when all was looked at last; 0 if it is not known yet.
@@ -163,6 +165,7 @@ impl SizeClass {
             left_of_try: 0,
             last: Candidate::by(table),
             cold: true,
+            fell_back: false,
             lost_ns: 0,
             usual: 0.0,
         }
@@ -191,6 +194,7 @@ impl SizeClass {
         let candidate = self.pick(available, now_ns);
         self.spells = self.spells.wrapping_add(1);
         self.cold = candidate != self.last;
+        self.fell_back = false;
         self.last = candidate;
         candidate
     }
@@ -261,8 +265,8 @@ impl SizeClass {
         }
         if self.cold {
             let hopeless = candidate.path != Path::Kmod && rate < mine * HOPELESS;
-            // The last spell of a try is cold only if the path could not be taken.
-            if candidate != self.current && (hopeless || self.left_of_try == 0) {
+            let refused = self.fell_back && self.left_of_try == 0;
+            if candidate != self.current && (hopeless || refused) {
                 self.has_lost(index, now_ns);
             }
             return false;
@@ -316,6 +320,7 @@ impl SizeClass {
     /// one finds the caches as cold as a first one.
     pub(super) fn fell_back(&mut self) {
         self.cold = true;
+        self.fell_back = true;
         self.last = Candidate::by(Path::Pipeline);
     }
 
