@@ -33,7 +33,15 @@ impl Schedule<'_> {
         mut keep: impl FnMut(&State) -> Result<(), Failure>,
     ) -> Result<Vec<String>, Failure> {
         let limic = subject::program();
-        let mut reading = floor::read(&limic, self.cpus);
+        // A second time, in case others disturbed the first one.
+        let mut reading = floor::read(&limic, self.cpus).or_else(|| floor::read(&limic, self.cpus));
+        if reading.is_none() {
+            return Err(Failure::Missing(format!(
+                "`limic perf floor` cannot read the distance between the CPUs {:?}: no pass would \
+                 count. Run it by hand to see why.",
+                self.cpus
+            )));
+        }
         let begin = Instant::now();
         let patterns = self.patterns.iter();
         let all: Vec<Portion> = patterns.flat_map(|one| self.plan.portions(*one)).collect();
