@@ -85,17 +85,18 @@
 //! by a prefetch. A consumer asks for the line behind the next one whenever it comes to a line's
 //! end, but not over the end of the lap. The consumer's line moves twice per hot lap or less while
 //! the consumer keeps up, and at most twice per [`CREDIT_LINES`] lines when it does not. Poll of an
-//! empty ring: one load and two compares, no move.
+//! empty ring: one load and two compares, and no move if the last record had one line.
 //!
 //! # And of longer ones
 //!
 //! `ceil((16 + n) / 64)` lines of `n` bytes, all on their way at once. The header's line must not
 //! go over twice: the consumer polls it, and takes it back as soon as the producer's first store to
 //! it is done. So the producer fills in all other lines, and the terminator, before it. It asks for
-//! all of them, and for that of the header, right before its first store. A consumer that finds
+//! all of them, and for that of the header, right before it stores a payload. A consumer that finds
 //! nothing asks for as many lines as the last record had, at most four, so that all come at once.
-//! One that asks for more takes them from the producer. A consumer asks for its own line before it
-//! copies the payload, so that the store that returns the words does not hold up its answer.
+//! If it asked for more, it would take them from the producer of a shorter record. A consumer asks
+//! for its own line before it copies the payload, so that the store that returns the words does not
+//! hold up its answer.
 //! docs/decisions/0014 has the figures.
 //!
 //! The shape is that of FastForward (Giacomoni, Moseley and Vachharajani,

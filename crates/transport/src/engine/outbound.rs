@@ -209,11 +209,12 @@ impl Outbound {
         }
     }
 
-    /// As [`LineProducer::ask_for_next_lines`]. Slots of the shared ring are not known beforehand.
+    /// Asks for the lines of a record of so many words, beside its header, that comes next: see
+    /// [`LineProducer::ask_for_next`]. Slots of the shared ring are not known beforehand.
     #[inline(always)]
-    pub(crate) fn ask_for_next_lines(&self) {
+    pub(crate) fn ask_for_next(&self, words: usize) {
         if let Ring::Private(ring) = &self.ring {
-            ring.ask_for_next_lines();
+            ring.ask_for_next(1 + words as u64);
         }
     }
 

@@ -60,7 +60,8 @@ impl<M: Memory> LineConsumer<M> {
 
     /// The oldest record, if there is one. It stays until [`pop`](Self::pop).
     ///
-    /// On an empty ring: one load, two compares.
+    /// On an empty ring: one load, two compares; and up to three prefetches if the last record had
+    /// several lines.
     ///
     /// # Errors
     ///

@@ -4,8 +4,8 @@ mod cursor;
 mod reservation;
 
 use super::{
-    AHEAD_LINES, ENDS_LINE, GeometryError, HOT_LINES, LINE, LINE_WORDS, MOST_SAME_TAG, Memory, PAD,
-    READ, RECEIPT, SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
+    AHEAD_LINES, ENDS_LINE, GeometryError, HOT_LINES, LINE_WORDS, MOST_SAME_TAG, Memory, PAD, READ,
+    RECEIPT, SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
 };
 use crate::sync::Ordering;
 use cursor::{Cursor, Slot, Step};
@@ -143,16 +143,14 @@ impl<M: Memory> LineProducer<M> {
         true
     }
 
-    /// Asks for the line of the next record, and for the one behind it, in which its terminator may
-    /// lie. For a caller that writes a payload elsewhere before it publishes a record of words: all
-    /// these lines are on their way together.
+    /// Asks for the lines of the next record, if it has so many words, and its place is at hand.
+    /// For a caller that writes a payload elsewhere first: its lines and these are on their way
+    /// together. While it writes a long payload, the consumer takes the header's line back, and
+    /// only the other one is won.
     #[inline(always)]
-    pub fn ask_for_next_lines(&self) {
-        let cursor = &self.cursor;
-        let offset = cursor.lap.first + cursor.index as usize * WORD;
-        self.mem.prefetch_write(offset);
-        if cursor.index + LINE_WORDS < cursor.lap.words {
-            self.mem.prefetch_write(offset + LINE);
+    pub fn ask_for_next(&self, words: u64) {
+        if let Some(slot) = self.slot_at_hand(words) {
+            slot.ask_for_lines(&self.mem);
         }
     }
 

@@ -102,12 +102,12 @@ unsafe fn push_in_buffer(
     let far = pair.is_far();
     let window = pair.staging.window_of(pool, &target, len, far);
     debug_assert!(window.is_some(), "an own buffer, or one that was checked");
-    pair.out.ask_for_next_lines();
+    let words = target.descriptor(len).words();
+    pair.out.ask_for_next(words.len());
     let filled = window.map(|mut window| {
         // SAFETY: the caller's promise; the window has `len` bytes.
         unsafe { gather(data, &mut window) }
     });
-    let words = target.descriptor(len).words();
     let pushed = filled.is_some()
         && pair
             .out

@@ -287,7 +287,8 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
     let left = blocks.map_or(0..split.total, |cut| cut.left(split.own_blocks, theirs));
     incoming.got = incoming.wanted - (left.end - left.start);
     if !left.is_empty() {
-        // One copy failed on the way; the bytes between the two come in fragments.
+        // One copy failed on the way; the bytes between the two come in fragments. That says
+        // nothing of the path, and need not: whose copy fails gives the path up.
         incoming.path = Path::Pipeline;
     }
     if let Some(receiving) = cx.requests.known_receive(slot) {

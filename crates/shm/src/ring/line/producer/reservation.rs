@@ -42,7 +42,8 @@ impl<M: Memory> Reservation<'_, M> {
             let (offset, len) = (self.payload() + at as usize, len as usize);
             if len > LINE - offset % LINE {
                 // No reference to the reservation, so that it stays in registers.
-                write_lines(&self.ring.mem, offset, self.slot.behind, from, len);
+                let ends = (self.slot.offset, self.slot.behind);
+                write_lines(&self.ring.mem, ends, offset, from, len);
             } else {
                 self.slot.ask_for_lines(&self.ring.mem);
                 let copied = self.ring.mem.write_short(offset, from, len);
@@ -155,8 +156,8 @@ impl<M: Memory> Reservation<'_, M> {
 #[inline(never)]
 unsafe fn write_lines<M: Memory>(
     mem: &M,
+    (header, behind): (usize, usize),
     offset: usize,
-    behind: usize,
     from: *const u8,
     len: usize,
 ) {
@@ -168,7 +169,7 @@ unsafe fn write_lines<M: Memory>(
         let ask = |at| mem.prefetch_write(offset + at);
         (head..len).step_by(LINE).for_each(ask);
         mem.prefetch_write(behind);
-        mem.prefetch_write(offset);
+        mem.prefetch_write(header);
         mem.write(offset + head, from.add(head), len - head);
         // As in `publish`, which does it for all records.
         mem.word64_unchecked(behind).store(0, Ordering::Relaxed);
