@@ -14,9 +14,9 @@ pub mod network;
 use super::{Capabilities, Locality, Path, Query, ReceiverPace, Table, Thresholds};
 
 /// Shorter messages go in a record of the ring rather than in a recycled staging buffer: those of
-/// up to four cache lines with the record's header. A receiver that waits for them has as many lines
-/// on their way at once as the last record had, while it knows nothing of a buffer before it has
-/// read the record.
+/// up to four cache lines with the record's header. A receiver that waits for them has as many
+/// lines on their way at once as the last record had, while it knows nothing of a buffer before it
+/// has read the record.
 const SHORTEST_BUFFER: u64 = 3 * 64 + 48 + 1;
 
 /// Shorter messages never go ahead of a slow receiver: its ring holds hundreds of them.
