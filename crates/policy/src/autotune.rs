@@ -236,10 +236,9 @@ impl Autotuner {
     /// a path on trial: where it is taken all the time, the sender is prepared for it.
     pub fn fell_back(&mut self, number: u32) {
         let spell = self.spell;
-        if let Some(class) = self.classes[spell.class].as_mut()
-            && number == spell.number
-            && class.current != spell.candidate
-        {
+        let class = self.classes[spell.class].as_mut();
+        let tried = class.filter(|class| class.current != spell.candidate);
+        if let Some(class) = tried.filter(|_| number == spell.number) {
             class.fell_back();
         }
     }
