@@ -13,7 +13,7 @@ use super::Locality;
 /// Two cores are near if it takes less than this one way, in nanoseconds: they share a cache. Those
 /// of two caches are far, and so are those of a mesh of many cores below one last cache
 /// (docs/decisions/0034).
-const LIMIT_NS: u32 = 70;
+const LIMIT_NS: u32 = 50;
 /// By so much it must be less, or more, to end the other belief.
 const MARGIN_NS: u32 = 10;
 
