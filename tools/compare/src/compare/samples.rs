@@ -182,6 +182,21 @@ fn store<T: Clone>(rounds: &Rounds<T>) -> StoredRounds<T> {
     of_all.collect()
 }
 
+/// What was stored, of the names that are known.
+fn restore<T>(
+    stored: StoredRounds<T>,
+    known: impl Fn(Pattern, &str) -> Option<&'static str>,
+) -> Rounds<T> {
+    let mut restored = Rounds::new();
+    for (pattern, bytes, name, rounds) in stored {
+        if let Some(name) = known(pattern, &name) {
+            let of_all: &mut BTreeMap<_, _> = restored.entry((pattern, bytes)).or_default();
+            of_all.insert(name, rounds);
+        }
+    }
+    restored
+}
+
 /// [`Samples`] for a file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Stored {
@@ -212,19 +227,11 @@ impl Samples {
             let all = names.iter().copied().chain(pattern.reference());
             all.into_iter().find(|known| *known == name)
         };
-        let mut samples = Self::default();
-        for (pattern, bytes, name, rounds) in stored.times {
-            if let Some(name) = known(pattern, &name) {
-                let of_all = samples.times.entry((pattern, bytes)).or_default();
-                of_all.insert(name, rounds);
-            }
-        }
-        for (pattern, bytes, name, rounds) in stored.paths {
-            if let Some(name) = known(pattern, &name) {
-                let of_all = samples.paths.entry((pattern, bytes)).or_default();
-                of_all.insert(name, rounds);
-            }
-        }
+        let mut samples = Self {
+            times: restore(stored.times, known),
+            paths: restore(stored.paths, known),
+            ..Self::default()
+        };
         for (pattern, name, failures) in stored.failures {
             if let Some(name) = known(pattern, &name) {
                 samples.failures.insert((pattern, name), failures);

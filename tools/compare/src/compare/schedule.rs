@@ -33,8 +33,9 @@ impl Schedule<'_> {
         mut keep: impl FnMut(&State) -> Result<(), Failure>,
     ) -> Result<Vec<String>, Failure> {
         let limic = subject::program();
+        let read = || floor::read(&limic, self.cpus);
         // A second time, in case others disturbed the first one.
-        let mut reading = floor::read(&limic, self.cpus).or_else(|| floor::read(&limic, self.cpus));
+        let mut reading = read().or_else(read);
         if reading.is_none() {
             return Err(Failure::Missing(format!(
                 "`limic perf floor` cannot read the distance between the CPUs {:?}: no pass would \
@@ -73,7 +74,7 @@ impl Schedule<'_> {
                 reading = self.pass(&mut pass, portion, state, &limic);
                 pass.end(&watch.finish(), self.busy);
                 // One that has failed is not to spoil the next pass too.
-                reading = reading.or_else(|| floor::read(&limic, self.cpus));
+                reading = reading.or_else(read);
                 if let Some(us) = reading {
                     console::detail(&format_args!("  the line latency is {us:.3} us"));
                 }
