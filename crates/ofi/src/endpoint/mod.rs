@@ -106,8 +106,8 @@ unsafe impl Object for Endpoint {
     const CLASS: usize = class::EP;
 }
 
-// SAFETY: touched only in its turns, or in those that they are joined to; and by whoever closes it,
-// when nobody else knows it any more.
+// SAFETY: touched only in its turns, or in those that they are joined to; and by the thread that
+// closes it, when no other object knows it any more and the application calls it no longer.
 unsafe impl Send for Endpoint {}
 // SAFETY: as above.
 unsafe impl Sync for Endpoint {}

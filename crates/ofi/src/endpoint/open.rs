@@ -218,7 +218,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
             endpoint.hear_peers();
         }
         endpoint.leave_all();
-        // An owner that starts such a message later finds none.
+        // An owner that starts a message of this endpoint later finds none.
         endpoint.forget_owned();
         drop(turn);
         // No other object knows it any more, and the application calls it no longer. So what was

@@ -35,8 +35,8 @@ const REMEMBERED: usize = 5;
 /// Spells of a try, unless its first one is hopeless. That is not counted, since what the path
 /// needs is not in the caches yet.
 const SPELLS_OF_A_TRY: u32 = 3;
-/// And of a try of the module: in a stream, up to 64 offers have no key yet, since they were made
-/// before the try began.
+/// Spells of a try of the module. In a stream, up to 64 offers were made before the try began, and
+/// have no key: their messages fill the first spells, and go in fragments.
 const SPELLS_OF_A_TRY_OF_KMOD: u32 = 12;
 /// Counted spells that another path needs before it can win: those of two tries.
 const LEAST_TRIED: usize = 4;
