@@ -7,7 +7,7 @@ use crate::line_latency::LatencyEstimator;
 const MESSAGES: u32 = 32;
 
 /// The measurements of a pair, and when the next one is due.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct LatencyProbe {
     /// What the measurements say.
     pub estimator: LatencyEstimator,
@@ -24,6 +24,19 @@ pub struct LatencyProbe {
 }
 
 impl LatencyProbe {
+    /// Nothing is known yet. Cores are near below `near_below_ns` nanoseconds.
+    #[must_use]
+    pub const fn new(near_below_ns: u32) -> Self {
+        Self {
+            estimator: LatencyEstimator::new(near_below_ns),
+            until_check: 0,
+            word: None,
+            ns: 0,
+            received: 0,
+            looked: 0,
+        }
+    }
+
     /// How far away the peer is by what was measured.
     #[must_use]
     pub const fn distance(&self) -> Option<Distance> {

@@ -10,10 +10,6 @@ use core::str::FromStr;
 
 use super::Locality;
 
-/// Two cores are near if it takes less than this one way, in nanoseconds: they share a cache. Those
-/// of two caches are far, and so are those of a mesh of many cores below one last cache
-/// (docs/decisions/0034).
-const LIMIT_NS: u32 = 50;
 /// By so much it must be less, or more, to end the other belief.
 const MARGIN_NS: u32 = 10;
 
@@ -60,14 +56,19 @@ impl FromStr for LineLatency {
 }
 
 impl LineLatency {
-    /// The locality of two processes that are at `topology` by the topology, and handed a line over
-    /// in `measured` nanoseconds, if that is known.
+    /// The locality of two processes that are at `topology` by the topology, and `measured` far
+    /// apart, if that is known. Cores are near below `near_below_ns` nanoseconds.
     #[must_use]
-    pub fn locality(self, topology: Locality, measured: Option<Distance>) -> Locality {
+    pub fn locality(
+        self,
+        topology: Locality,
+        measured: Option<Distance>,
+        near_below_ns: u32,
+    ) -> Locality {
         let distance = match self {
             Self::Measured => measured,
             Self::Topology => None,
-            Self::Nanoseconds(ns) => Some(Distance::of(ns, None)),
+            Self::Nanoseconds(ns) => Some(Distance::of(ns, near_below_ns, None)),
         };
         match (distance, topology) {
             (_, Locality::Itself | Locality::SameProcess) | (None, _) => topology,
@@ -87,12 +88,13 @@ pub enum Distance {
 }
 
 impl Distance {
-    /// What `ns` nanoseconds say, one way, where `believed` was believed before.
-    const fn of(ns: u32, believed: Option<Self>) -> Self {
+    /// What `ns` nanoseconds say, one way, where cores are near below `limit`, and `believed` was
+    /// believed before.
+    const fn of(ns: u32, limit: u32, believed: Option<Self>) -> Self {
         let limit = match believed {
-            None => LIMIT_NS,
-            Some(Self::Near) => LIMIT_NS + MARGIN_NS,
-            Some(Self::Far) => LIMIT_NS - MARGIN_NS,
+            None => limit,
+            Some(Self::Near) => limit + MARGIN_NS,
+            Some(Self::Far) => limit - MARGIN_NS,
         };
         if ns < limit { Self::Near } else { Self::Far }
     }
@@ -100,8 +102,9 @@ impl Distance {
 
 /// When the next measurement is due, and what the last ones said: a state machine without clock or
 /// I/O.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct LatencyEstimator {
+    near_below_ns: u32,
     distance: Option<Distance>,
     /// What the last measurement said, if it was something else.
     doubt: Option<Distance>,
@@ -136,6 +139,19 @@ fn doubled(pause: u64, doublings: u32) -> u64 {
 }
 
 impl LatencyEstimator {
+    /// Nothing is known yet. Cores are near below `near_below_ns` nanoseconds, of which there are
+    /// more than 10.
+    #[must_use]
+    pub const fn new(near_below_ns: u32) -> Self {
+        Self {
+            near_below_ns,
+            distance: None,
+            doubt: None,
+            due_ns: 0,
+            missed: 0,
+        }
+    }
+
     /// What is believed; `None` if nothing is known.
     #[inline]
     #[must_use]
@@ -175,7 +191,7 @@ impl LatencyEstimator {
         };
         self.missed = 0;
         self.due_ns = now_ns + EVERY_NS;
-        let said = Some(Distance::of(ns, self.distance));
+        let said = Some(Distance::of(ns, self.near_below_ns, self.distance));
         let doubted = self.doubt.take();
         if said == self.distance {
             return false;
@@ -197,7 +213,7 @@ impl LatencyEstimator {
 
     /// One of the two has moved: nothing is known any more.
     pub fn forget(&mut self) {
-        *self = Self::default();
+        *self = Self::new(self.near_below_ns);
     }
 }
 
@@ -206,10 +222,11 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+    const LIMIT_NS: u32 = 50;
 
     #[test]
     fn the_one_that_asked_asks_again() {
-        let [mut asks, mut is_asked] = [LatencyEstimator::default(); 2];
+        let [mut asks, mut is_asked] = [LatencyEstimator::new(LIMIT_NS); 2];
         asks.measured(Some(170), 0);
         is_asked.measured(Some(170), 0);
         is_asked.was_asked();
@@ -220,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_first_measurement_counts_and_later_ones_in_pairs() {
-        let mut estimator = LatencyEstimator::default();
+        let mut estimator = LatencyEstimator::new(LIMIT_NS);
         assert!(estimator.is_due(0));
         assert!(estimator.measured(Some(170), 0));
         assert_eq!(estimator.distance(), Some(Distance::Far));
@@ -239,21 +256,27 @@ mod tests {
 
     #[test]
     fn what_lies_near_the_limit_decides_only_where_nothing_is_known() {
-        let (under, over) = (LIMIT_NS - 1, LIMIT_NS);
-        for (first, distance) in [(under, Distance::Near), (over, Distance::Far)] {
-            let mut estimator = LatencyEstimator::default();
-            assert!(estimator.measured(Some(first), 0));
-            assert_eq!(estimator.distance(), Some(distance));
-            for ns in [under, over, under, over] {
-                assert!(!estimator.measured(Some(ns), 0) && !estimator.measured(Some(ns), 0));
+        for limit in [LIMIT_NS, 90] {
+            let (under, over) = (limit - 1, limit);
+            for (first, distance) in [(under, Distance::Near), (over, Distance::Far)] {
+                let mut estimator = LatencyEstimator::new(limit);
+                assert!(estimator.measured(Some(first), 0));
+                assert_eq!(estimator.distance(), Some(distance));
+                for ns in [under, over, under, over] {
+                    assert!(!estimator.measured(Some(ns), 0) && !estimator.measured(Some(ns), 0));
+                }
+                assert_eq!(estimator.distance(), Some(distance));
+                // What was known is forgotten, and the limit stays.
+                estimator.forget();
+                assert!(estimator.measured(Some(first), 0));
+                assert_eq!(estimator.distance(), Some(distance));
             }
-            assert_eq!(estimator.distance(), Some(distance));
         }
     }
 
     #[test]
     fn a_peer_that_is_never_there_is_asked_ever_more_seldom() {
-        let mut estimator = LatencyEstimator::default();
+        let mut estimator = LatencyEstimator::new(LIMIT_NS);
         let mut now = 0;
         let mut was_asked = 0;
         while now < 60_000 * MS {
@@ -272,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_known_peer_that_is_busy_is_waited_for_longer_and_not_asked_more_seldom_at_first() {
-        let mut estimator = LatencyEstimator::default();
+        let mut estimator = LatencyEstimator::new(LIMIT_NS);
         assert!(estimator.measured(Some(30), 0));
         for doublings in 0..MOST_PATIENT {
             let now = u64::from(doublings) * EVERY_NS;
@@ -304,7 +327,7 @@ mod tests {
             (LineLatency::Nanoseconds(25), SamePackage, far, SharedCache),
         ] {
             assert_eq!(
-                setting.locality(topology, measured),
+                setting.locality(topology, measured, LIMIT_NS),
                 locality,
                 "{setting} {topology} {measured:?}"
             );

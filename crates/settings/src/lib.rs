@@ -195,7 +195,7 @@ impl Settings {
         let pair = select::Pair {
             table: &self.policy,
             locality,
-            far_by_memory: limic_shm::ring::instructions::far_by_memory(),
+            far_by_memory: limic_shm::processor::far_by_memory(),
             capabilities,
             longest_record: select::longest_record(segment.ring_bytes, buffer_bytes),
             fragment_bytes: self.pipeline_fragment(),

@@ -18,6 +18,7 @@
 //! - [`idle`]: how an endpoint waits: spins, yields, sleep; and how work that peers cause rests.
 //! - [`line_latency`]: how long a cache line takes from one end of a pair to the other.
 //! - [`system`]: the seams at which a simulator takes the place of clock, kernel and scheduler.
+//! - [`processor`]: what differs between makes of processors.
 //! - [`process`]: whether this is still the process that opened an endpoint.
 
 pub mod owner;
@@ -34,6 +35,8 @@ pub mod idle;
 pub mod line_latency;
 #[cfg(not(loom))]
 pub mod process;
+#[cfg(not(loom))]
+pub mod processor;
 #[cfg(not(loom))]
 pub mod segment;
 #[cfg(not(loom))]

@@ -14,6 +14,7 @@ pub mod instructions;
 mod long;
 
 use super::prefetch;
+use crate::processor;
 use long::copy_long;
 
 /// Whether there are stores that go past the caches here.
@@ -177,7 +178,7 @@ pub(super) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) -> boo
 pub(super) unsafe fn copy_to_far(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        if instructions::far_by_memory() {
+        if processor::far_by_memory() {
             non_temporal::<NOT_AHEAD>(from, to, len);
         } else {
             copy_bytes(from, to, len);

@@ -11,6 +11,7 @@ use limic_measure::control::Control;
 use limic_measure::numbers::Spread;
 use limic_measure::{MeasureError, ranks};
 use limic_policy::{INLINE_CAPACITY, Locality, PIPELINE_FRAGMENT, ReceiverPace, Row};
+use limic_shm::processor::near_below_ns;
 
 use super::super::args::{Pattern, Wanted};
 use super::super::buffers::Buffers;
@@ -119,7 +120,7 @@ pub(super) fn as_rank(cpus: &[u32], args: &Args) -> Result<(), MeasureError> {
     let place = u64::from_le_bytes(Place::current().to_bytes());
     let places = control.gather(&place.to_le_bytes()).map_err(failed)?;
     let by_topology = Place::from_bytes(places[0]).locality(&Place::from_bytes(places[1]));
-    let locality = line_latency.locality(by_topology, None);
+    let locality = line_latency.locality(by_topology, None, near_below_ns());
     let mut bench = Bench {
         control,
         cpus: cpus.iter().map(|cpu| Some(*cpu as usize)).collect(),

@@ -22,6 +22,7 @@ use std::process::{Command, ExitCode, Stdio};
 use limic::settings::{ByteSize, CopyInstructions, LineLatency, Settings, default_profile};
 use limic_measure::outputs::Outputs;
 use limic_measure::{MeasureError, ranks};
+use limic_shm::processor::near_below_ns;
 use rustix::process::{Signal, getpid};
 
 use super::floor;
@@ -113,7 +114,7 @@ fn perform(args: &Args) -> Result<(), MeasureError> {
     let mut places = Vec::new();
     for (index, pair) in pairs.iter().enumerate() {
         let line_latency = pair.line_latency()?;
-        let locality = line_latency.locality(pair.locality, None);
+        let locality = line_latency.locality(pair.locality, None, near_below_ns());
         notice(format_args!(
             "{} of {}: {locality}{}, CPUs {} and {}{}",
             index + 1,

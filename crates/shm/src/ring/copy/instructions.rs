@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::long::{copy_by_vectors, rep_movsb};
 use super::{NOT_AHEAD, SOURCE_AHEAD, copy_bytes};
 use crate::process::ValueHere;
+use crate::processor::family_of_amd;
 
 /// Instructions that copy what is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,18 +70,6 @@ const JUST_BEHIND: [usize; 2] = [0, 8];
 /// left to vectors: all of them until something is chosen. A hint alone, whatever its value; so
 /// relaxed.
 static SLOW_DISTANCES: AtomicUsize = AtomicUsize::new(PAGE);
-
-/// Whether cores of one package that are far apart share no cache, so that bytes reach one from the
-/// other sooner by memory.
-///
-/// So it is with AMD's. Those of Intel share their last cache, however long a line takes
-/// (docs/decisions/0012); others were not measured, and are taken for Intel's.
-#[inline]
-#[must_use]
-pub fn far_by_memory() -> bool {
-    static IS_AMD: ValueHere<bool> = ValueHere::new();
-    *IS_AMD.get_or_make(|| family_of_amd().is_some())
-}
 
 /// Whether this copy is one for `rep movsb`.
 #[inline(always)]
@@ -180,22 +169,6 @@ fn rep_movsb_where_fast(why: &'static str) -> Chosen {
         why,
         slow: *SLOW.get_or_make(|| if is_slow_behind() { BEHIND } else { 0 }),
     }
-}
-
-/// The family of a processor of AMD.
-fn family_of_amd() -> Option<u32> {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use core::arch::x86_64::__cpuid;
-        #[allow(unused_unsafe, reason = "the oldest Rust that is promised wants it")]
-        // SAFETY: every processor of 64 bits has the instruction and both leaves.
-        let (vendor, version) = unsafe { (__cpuid(0), __cpuid(1).eax) };
-        let family = (version >> 8 & 0xf) + (version >> 20 & 0xff);
-        let vendor = [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes);
-        (vendor.concat() == *b"AuthenticAMD").then_some(family)
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    None
 }
 
 /// The least time of several copies by `rep movsb` from so far behind a page to so far behind

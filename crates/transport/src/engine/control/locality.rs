@@ -6,7 +6,7 @@
 
 use limic_policy::select::{self, Routes};
 use limic_records::Update;
-use limic_shm::ring::instructions;
+use limic_shm::processor;
 use limic_topology::{Locality, Movement, Place};
 
 use crate::Peer;
@@ -72,17 +72,17 @@ pub(crate) fn update_routes(cx: &mut Cx, peer: u32) {
     let now = match &pair.conditions.place {
         None => Locality::SameProcess,
         Some(there) => {
-            let distance = pair.latency.distance();
+            let (topology, distance) = (here.locality(there), pair.latency.distance());
             settings
                 .line_latency()
-                .locality(here.locality(there), distance)
+                .locality(topology, distance, processor::near_below_ns())
         }
     };
     pair.conditions.locality = now;
     let routes = Routes::new(&select::Pair {
         table: settings.policy(),
         locality: now,
-        far_by_memory: instructions::far_by_memory(),
+        far_by_memory: processor::far_by_memory(),
         capabilities: pair.conditions.capabilities,
         longest_record: pair.out.longest_record(),
         fragment_bytes: settings.pipeline_fragment(),

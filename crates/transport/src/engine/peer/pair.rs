@@ -14,6 +14,7 @@ use limic_shm::control::PeerDoorbell;
 use limic_shm::owner::region::{PeerAccess, PeerRegionTable};
 use limic_shm::owner::split::PeerSplits;
 use limic_shm::owner::status::PeerStatus;
+use limic_shm::processor;
 use limic_shm::ring::shared::SharedProducer;
 use limic_shm::ring::wakeup::Waker;
 use limic_shm::ring::{Mapped, PackedFlags, ReleaseFlags};
@@ -190,7 +191,7 @@ impl ShmPair {
             waited: false,
             unasked: Unasked::default(),
             autotuner: None,
-            latency: LatencyProbe::default(),
+            latency: LatencyProbe::new(processor::near_below_ns()),
         }
     }
 
