@@ -151,6 +151,10 @@ pub unsafe trait Memory: Clone {
     /// Asks for ownership of the cache line at `offset`, and does not wait for it.
     fn prefetch_write(&self, offset: usize);
 
+    /// Whether stores to several lines wait for one line after the other, unless all of them are
+    /// asked for before.
+    fn stores_wait_in_turn(&self) -> bool;
+
     /// Asks for the cache line at `offset`, and does not wait for it.
     fn prefetch_read(&self, offset: usize);
 

@@ -5,6 +5,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Memory, check_sub};
+use crate::processor;
 use crate::ring::copy::{
     StoreMode, copy_bytes, copy_from_peer, copy_from_peer_to, copy_short, copy_to_far,
 };
@@ -159,6 +160,11 @@ unsafe impl Memory for Mapped {
     #[inline(always)]
     fn prefetch_write(&self, offset: usize) {
         prefetch::write(self.pointer(offset));
+    }
+
+    #[inline(always)]
+    fn stores_wait_in_turn(&self) -> bool {
+        processor::stores_wait_in_turn()
     }
 
     #[inline(always)]

@@ -128,6 +128,10 @@ unsafe impl Memory for Modelled {
 
     fn prefetch_write(&self, _offset: usize) {}
 
+    fn stores_wait_in_turn(&self) -> bool {
+        true
+    }
+
     fn sub(&self, offset: usize, len: usize) -> Self {
         check_sub(self.len, offset, len);
         Self {

@@ -6,6 +6,10 @@ use crate::ring::Memory;
 use crate::ring::line::{ENDS_LINE, LINE, PAD, RECORD_HEADER, SAME_TAG, WORD, header};
 use crate::sync::Ordering;
 
+/// Payloads of up to so many bytes are written line by line: a store across the border of two lines
+/// needs both at once, and the consumer may ask for one of them meanwhile (decision 0014).
+const BY_LINES: usize = 256;
+
 /// Room for one record. Dropped without [`publish`](Self::publish), it leaves the
 /// ring as it was.
 #[derive(Debug)]
@@ -165,12 +169,21 @@ unsafe fn write_lines<M: Memory>(
     // SAFETY: the caller's promise, for two parts of the same bytes: the first one ends with its
     // line.
     unsafe {
-        // All at once: the stores would wait for one line after the other (decision 0014).
-        let ask = |at| mem.prefetch_write(offset + at);
-        (head..len).step_by(LINE).for_each(ask);
-        mem.prefetch_write(behind);
-        mem.prefetch_write(header);
-        mem.write(offset + head, from.add(head), len - head);
+        if mem.stores_wait_in_turn() {
+            let ask = |at| mem.prefetch_write(offset + at);
+            (head..len).step_by(LINE).for_each(ask);
+            mem.prefetch_write(behind);
+            mem.prefetch_write(header);
+        }
+        if len <= BY_LINES {
+            for at in (head..len).step_by(LINE) {
+                // It copies up to 64 bytes, and these are no more.
+                let copied = mem.write_short(offset + at, from.add(at), LINE.min(len - at));
+                debug_assert!(copied, "a line at most");
+            }
+        } else {
+            mem.write(offset + head, from.add(head), len - head);
+        }
         // As in `publish`, which does it for all records.
         mem.word64_unchecked(behind).store(0, Ordering::Relaxed);
         mem.write(offset, from, head);
