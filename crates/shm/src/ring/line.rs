@@ -53,6 +53,10 @@
 //! so that a consumer that sees the pad also sees the record. A jump stands in the place of a
 //! terminator, so there is always room for it.
 //!
+//! The word behind a record that ends its line lies on another line, whose store would hold up that
+//! of the header. So once such a record of one line is published, the producer zeroes the word that
+//! will be behind the next one, if that has one line too.
+//!
 //! The consumer returns words by a release store to `read`, which the producer loads with acquire
 //! before it writes over them (pair *word credit*). It does so only once [`CREDIT_LINES`] lines
 //! have gathered, or a quarter of a small lap, and when it leaves a lap; the producer looks only

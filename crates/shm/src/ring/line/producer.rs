@@ -102,7 +102,9 @@ impl<M: Memory> LineProducer<M> {
             return false;
         };
         let payload = slot.offset + WORD;
-        slot.ask_for_lines(&self.mem);
+        if slot.ends_line && !self.is_cleared(&slot) {
+            slot.ask_for_lines(&self.mem);
+        }
         // SAFETY: the slot has room for the word and `len` bytes there, and nothing is published in
         // between; the rest is the caller's promise.
         unsafe {
@@ -204,7 +206,9 @@ impl<M: Memory> LineProducer<M> {
             )
         };
         // The terminator, before the header: see the module's docs.
-        behind.store(0, Ordering::Relaxed);
+        if !self.is_cleared(slot) {
+            behind.store(0, Ordering::Relaxed);
+        }
         let mut word = header(len as u32, kind, slot.start) | SAME_TAG;
         if slot.ends_line {
             word |= ENDS_LINE;
@@ -214,14 +218,32 @@ impl<M: Memory> LineProducer<M> {
         self.published(slot.start, slot.end, slot.ends_line);
     }
 
+    /// Whether the word behind a record in the lap in use is 0 already.
+    #[inline(always)]
+    fn is_cleared(&self, slot: &Slot) -> bool {
+        slot.end == self.cursor.cleared
+    }
+
     /// Goes on behind a record that ends before `bound`.
     #[inline(always)]
     fn published(&mut self, start: u64, end: u64, ends_line: bool) {
         self.cursor.index += end - start;
         self.cursor.write = end;
-        // Off the way of this message: ownership of a line of the next ones, unless the consumer
-        // still has to read it.
-        if ends_line && end + AHEAD_LINES * LINE_WORDS < self.cursor.limit {
+        if !ends_line {
+            return;
+        }
+        // Off the way of this message: the terminator of the next one, and ownership of a line of
+        // later ones, unless the consumer still has to read it.
+        let next = end + LINE_WORDS;
+        if end - start <= LINE_WORDS && next < self.bound {
+            let offset = self.cursor.lap.first + (self.cursor.index + LINE_WORDS) as usize * WORD;
+            // SAFETY: before `bound`, so in the lap, and free, as in `slot_at_hand`.
+            let word = unsafe { self.mem.word64_unchecked(offset) };
+            // The header of the next record orders it.
+            word.store(0, Ordering::Relaxed);
+            self.cursor.cleared = next;
+        }
+        if end + AHEAD_LINES * LINE_WORDS < self.cursor.limit {
             self.mem.prefetch_write(self.cursor.ahead());
         }
     }
@@ -231,8 +253,15 @@ impl<M: Memory> LineProducer<M> {
         let at_hand = self.slot_at_hand(words);
         let slot = match at_hand.filter(|_| len <= self.max_payload) {
             Some(slot) => slot,
-            None => self.seek(len, words)?,
+            None => {
+                (self.cursor.cleared, self.other.cleared) = (0, 0);
+                self.seek(len, words)?
+            }
         };
+        // It may go over a word that is 0 already, and be dropped.
+        if slot.end > self.cursor.cleared {
+            self.cursor.cleared = 0;
+        }
         Some(Reservation {
             slot,
             len,

@@ -14,6 +14,9 @@ pub(super) struct Cursor {
     /// Position up to which words are known to be free: at most one lap ahead of what is known to
     /// be read.
     pub(super) limit: u64,
+    /// Where the next line ends, if the word there is 0 already; else 0. Invariant: no record that
+    /// is dropped has gone over that word.
+    pub(super) cleared: u64,
     /// Lines are shared if this is 0, and never if it is [`LINE_WORDS`].
     pub(super) apart: u64,
     pub(super) max_payload: u32,
@@ -65,6 +68,7 @@ impl Cursor {
             write: lap.first_position(),
             index: 0,
             limit: lap.first_position() + lap.words,
+            cleared: 0,
             apart: if lap.packed() { 0 } else { LINE_WORDS },
             max_payload: if lap.words == 0 { 0 } else { lap.max_payload() },
         }

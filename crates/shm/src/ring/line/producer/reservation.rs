@@ -49,7 +49,9 @@ impl<M: Memory> Reservation<'_, M> {
                 let ends = (self.slot.offset, self.slot.behind);
                 write_lines(&self.ring.mem, ends, offset, from, len);
             } else {
-                self.slot.ask_for_lines(&self.ring.mem);
+                if self.slot.ends_line && !self.ring.is_cleared(&self.slot) {
+                    self.slot.ask_for_lines(&self.ring.mem);
+                }
                 let copied = self.ring.mem.write_short(offset, from, len);
                 debug_assert!(copied, "a line at most");
             }
@@ -123,7 +125,9 @@ impl<M: Memory> Reservation<'_, M> {
             )
         };
         // The terminator, before the header: see the module's docs.
-        behind.store(0, Ordering::Relaxed);
+        if !ring.is_cleared(&slot) {
+            behind.store(0, Ordering::Relaxed);
+        }
         let mut word = header(len, kind, slot.start);
         if same {
             assert!(tag == ring.tag, "the room was reserved for another tag");
