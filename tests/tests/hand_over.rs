@@ -70,7 +70,7 @@ fn answers_between_far_cores_go_at_once_unless_somebody_asked_for_another_path()
         return skip("one CPU only");
     }
     // Cores that share their last cache are quicker by copies of both sides.
-    let at_once = if limic_shm::ring::instructions::far_by_memory() {
+    let at_once = if limic_shm::processor::far_by_memory() {
         Path::EagerFragments
     } else {
         Path::SplitCopy
