@@ -53,9 +53,10 @@
 //! so that a consumer that sees the pad also sees the record. A jump stands in the place of a
 //! terminator, so there is always room for it.
 //!
-//! The word behind a record that ends its line lies on another line, whose store would hold up that
-//! of the header. So once such a record of one line is published, the producer zeroes the word that
-//! will be behind the next one, if that has one line too.
+//! The word behind a record that ends its line lies on another line, and a store there would hold
+//! up that of the header. So once such a record of one line is published, the producer zeroes the
+//! first word of the line behind the next one, if that is free and in the lap. The record that ends
+//! there needs no terminator any more.
 //!
 //! The consumer returns words by a release store to `read`, which the producer loads with acquire
 //! before it writes over them (pair *word credit*). It does so only once [`CREDIT_LINES`] lines
@@ -86,21 +87,22 @@
 //! header, tag and payload share it. If the consumer polls meanwhile, the same line has first gone
 //! over empty, and the producer's store revokes it (no data moves). Behind the message's back the
 //! producer fetches the ownership of the line that is [`AHEAD_LINES`] further on, one move, hidden
-//! by a prefetch. A consumer asks for the line behind the next one whenever it comes to a line's
-//! end, but not over the end of the lap. The consumer's line moves twice per hot lap or less while
-//! the consumer keeps up, and at most twice per [`CREDIT_LINES`] lines when it does not. Poll of an
-//! empty ring: one load and two compares, and no move if the last record had one line.
+//! by a prefetch, and stores the terminator of the next record. A consumer asks for the line behind
+//! the next one whenever it comes to a line's end, but not over the end of the lap. The consumer's
+//! line moves twice per hot lap or less while the consumer keeps up, and at most twice per
+//! [`CREDIT_LINES`] lines when it does not. Poll of an empty ring: one load and two compares, and
+//! no move if the last record had one line.
 //!
 //! # And of longer ones
 //!
 //! `ceil((16 + n) / 64)` lines of `n` bytes, all on their way at once. The header's line must not
 //! go over twice: the consumer polls it, and takes it back as soon as the producer's first store to
 //! it is done. So the producer fills in all other lines, and the terminator, before it. It asks for
-//! all of them, and for that of the header, right before it stores a payload. A consumer that finds
-//! nothing asks for as many lines as the last record had, at most four, so that all come at once.
-//! If it asked for more, it would take them from the producer of a shorter record. A consumer asks
-//! for its own line before it copies the payload, so that the store that returns the words does not
-//! hold up its answer.
+//! all of them, and for that of the header, right before it stores a payload, unless the processor
+//! fetches them together by itself. A consumer that finds nothing asks for as many lines as the
+//! last record had, at most four, so that all come at once. If it asked for more, it would take
+//! them from the producer of a shorter record. A consumer asks for its own line before it copies
+//! the payload, so that the store that returns the words does not hold up its answer.
 //! docs/decisions/0014 has the figures.
 //!
 //! The shape is that of FastForward (Giacomoni, Moseley and Vachharajani,

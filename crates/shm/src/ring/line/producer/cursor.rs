@@ -14,8 +14,8 @@ pub(super) struct Cursor {
     /// Position up to which words are known to be free: at most one lap ahead of what is known to
     /// be read.
     pub(super) limit: u64,
-    /// Where the next line ends, if the word there is 0 already; else 0. Invariant: no record that
-    /// is dropped has gone over that word.
+    /// A position whose word is 0 already, for the record that ends there. Not above `write` it
+    /// says nothing. Invariant: nothing was written there since.
     pub(super) cleared: u64,
     /// Lines are shared if this is 0, and never if it is [`LINE_WORDS`].
     pub(super) apart: u64,

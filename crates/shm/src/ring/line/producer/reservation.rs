@@ -170,8 +170,8 @@ unsafe fn write_lines<M: Memory>(
     len: usize,
 ) {
     let head = offset.wrapping_neg() % LINE;
-    // SAFETY: the caller's promise, for two parts of the same bytes: the first one ends with its
-    // line.
+    // SAFETY: the caller's promise, for parts of the same bytes: those up to the end of the first
+    // line, and those behind it, which may be copied line by line.
     unsafe {
         if mem.stores_wait_in_turn() {
             let ask = |at| mem.prefetch_write(offset + at);
@@ -188,7 +188,7 @@ unsafe fn write_lines<M: Memory>(
         } else {
             mem.write(offset + head, from.add(head), len - head);
         }
-        // As in `publish`, which does it for all records.
+        // As in `publish`, which does it for records of one line.
         mem.word64_unchecked(behind).store(0, Ordering::Relaxed);
         mem.write(offset, from, head);
     }
