@@ -16,9 +16,9 @@ pub fn far_by_memory() -> bool {
 
 /// Two cores are near if a line takes less than this from one to the other, in nanoseconds one way.
 ///
-/// Of AMD's, those that share their last cache are near, and a line takes at least twice as
-/// long between others. Where one last cache lies below a mesh of many cores, messages go as between far cores
-/// even if the line takes hardly longer (docs/decisions/0034).
+/// Of AMD's, those that share their last cache are near, and a line takes at least twice as long
+/// between others. Where one last cache lies below a mesh of many cores, messages go as between far
+/// cores even if the line takes hardly longer (docs/decisions/0034).
 #[must_use]
 pub fn near_below_ns() -> u32 {
     if far_by_memory() { 90 } else { 50 }
