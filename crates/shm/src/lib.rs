@@ -18,7 +18,7 @@
 //! - [`idle`]: how an endpoint waits: spins, yields, sleep; and how work that peers cause rests.
 //! - [`line_latency`]: how long a cache line takes from one end of a pair to the other.
 //! - [`system`]: the seams at which a simulator takes the place of clock, kernel and scheduler.
-//! - [`processor`]: what differs between makes of processors.
+//! - [`processor`]: what differs between the processors of different makers.
 //! - [`process`]: whether this is still the process that opened an endpoint.
 
 pub mod owner;

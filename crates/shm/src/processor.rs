@@ -1,4 +1,4 @@
-//! What differs between makes of processors, where one value does not suit all of them.
+//! What differs between the processors of different makers, where one value does not suit all.
 
 use crate::process::ValueHere;
 
@@ -10,8 +10,7 @@ use crate::process::ValueHere;
 #[inline]
 #[must_use]
 pub fn far_by_memory() -> bool {
-    static IS_AMD: ValueHere<bool> = ValueHere::new();
-    *IS_AMD.get_or_make(|| family_of_amd().is_some())
+    is_amd()
 }
 
 /// Two cores are near if a line takes less than this from one to the other, in nanoseconds one way.
@@ -21,7 +20,7 @@ pub fn far_by_memory() -> bool {
 /// cores even if the line takes hardly longer (docs/decisions/0034).
 #[must_use]
 pub fn near_below_ns() -> u32 {
-    if far_by_memory() { 90 } else { 50 }
+    if is_amd() { 90 } else { 50 }
 }
 
 /// Whether stores to several lines that another core has wait for one line after the other, unless
@@ -30,7 +29,14 @@ pub fn near_below_ns() -> u32 {
 #[inline]
 #[must_use]
 pub fn stores_wait_in_turn() -> bool {
-    !far_by_memory()
+    !is_amd()
+}
+
+/// Whether AMD made this processor.
+#[inline]
+fn is_amd() -> bool {
+    static IS_AMD: ValueHere<bool> = ValueHere::new();
+    *IS_AMD.get_or_make(|| family_of_amd().is_some())
 }
 
 /// The family of a processor of AMD.

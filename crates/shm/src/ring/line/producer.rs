@@ -102,9 +102,7 @@ impl<M: Memory> LineProducer<M> {
             return false;
         };
         let payload = slot.offset + WORD;
-        if slot.ends_line && !self.is_cleared(&slot) {
-            slot.ask_for_lines(&self.mem);
-        }
+        self.ask_for_ends(&slot);
         // SAFETY: the slot has room for the word and `len` bytes there, and nothing is published in
         // between; the rest is the caller's promise.
         unsafe {
@@ -216,6 +214,15 @@ impl<M: Memory> LineProducer<M> {
         // Release: as in `Reservation::publish` (pair *record header*).
         head.store(word, Ordering::Release);
         self.published(slot.start, slot.end, slot.ends_line);
+    }
+
+    /// Asks for both lines of a record of one line whose terminator is still to be stored, and on
+    /// the next one.
+    #[inline(always)]
+    fn ask_for_ends(&self, slot: &Slot) {
+        if slot.ends_line && !self.is_cleared(slot) {
+            slot.ask_for_lines(&self.mem);
+        }
     }
 
     /// Whether the word behind a record in the lap in use is 0 already.

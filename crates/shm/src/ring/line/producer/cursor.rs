@@ -14,8 +14,8 @@ pub(super) struct Cursor {
     /// Position up to which words are known to be free: at most one lap ahead of what is known to
     /// be read.
     pub(super) limit: u64,
-    /// A position whose word is 0 already, for the record that ends there. Not above `write` it
-    /// says nothing. Invariant: nothing was written there since.
+    /// Where a record may end whose terminator is stored already. It means nothing unless it is
+    /// above `write`; then, by invariant, the word there is 0.
     pub(super) cleared: u64,
     /// Lines are shared if this is 0, and never if it is [`LINE_WORDS`].
     pub(super) apart: u64,

@@ -49,9 +49,7 @@ impl<M: Memory> Reservation<'_, M> {
                 let ends = (self.slot.offset, self.slot.behind);
                 write_lines(&self.ring.mem, ends, offset, from, len);
             } else {
-                if self.slot.ends_line && !self.ring.is_cleared(&self.slot) {
-                    self.slot.ask_for_lines(&self.ring.mem);
-                }
+                self.ring.ask_for_ends(&self.slot);
                 let copied = self.ring.mem.write_short(offset, from, len);
                 debug_assert!(copied, "a line at most");
             }
@@ -188,7 +186,7 @@ unsafe fn write_lines<M: Memory>(
         } else {
             mem.write(offset + head, from.add(head), len - head);
         }
-        // As in `publish`, which does it for records of one line.
+        // As in `publish`, but before the bytes of the first line.
         mem.word64_unchecked(behind).store(0, Ordering::Relaxed);
         mem.write(offset, from, head);
     }
