@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::evidence::Evidence;
-use crate::transfer::{Direction, Kernel, Stopped, VmSyscall, transfer};
+use crate::transfer::{Direction, Kernel, Stopped, read_word, transfer};
 use crate::window::Span;
 use crate::{
     Access, CopyEngine, CopyError, LocalSlice, LocalSliceMut, RefusalReason, Refused, RemoteRange,
@@ -19,12 +19,17 @@ pub struct Cma;
 
 /// A process whose memory this one could read when it was probed.
 ///
-/// It names the process by its pid. A pid is given to another process some time after its owner
-/// ended, so hold a pidfd of the peer and stop using this value when that says that the peer has
+/// It names the process by its pid, which another process may be given some time after its owner
+/// ended. Each read takes the [`ProbeWord`] along, so it fails where that is not the peer's. A
+/// write cannot find out: hold a pidfd of the peer, and write no more when that says that it has
 /// ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CmaPeer {
-    pid: i32,
+    pub(crate) pid: i32,
+    /// Where the word lies in the peer.
+    pub(crate) word: usize,
+    /// What it holds.
+    pub(crate) value: u64,
 }
 
 impl CmaPeer {
@@ -37,7 +42,7 @@ impl CmaPeer {
 
 /// A random word at a fixed address, by which peers make sure that a pid names this process.
 ///
-/// Keep it for as long as peers may probe; publish address and value at the hand-shake.
+/// Keep it for as long as peers may probe or read; publish address and value at the hand-shake.
 #[derive(Debug)]
 pub struct ProbeWord {
     // Boxed so that it does not move with its owner. Atomic because the kernel reads it while
@@ -85,27 +90,15 @@ impl Cma {
                 reason,
             });
         }
-        let mut found = 0_u64;
-        let size = size_of::<u64>();
-        let local = [libc::iovec {
-            iov_base: (&raw mut found).cast(),
-            iov_len: size,
-        }];
         let wrong = Refused {
             errno: None,
             reason: RefusalReason::WrongProcess { pid },
         };
-        let Ok(address) = usize::try_from(address) else {
+        let Ok(word) = usize::try_from(address) else {
             return Err(wrong);
         };
-        let iov_base = std::ptr::without_provenance_mut(address);
-        let remote = [libc::iovec {
-            iov_base,
-            iov_len: size,
-        }];
-        // SAFETY: the call writes to `found` alone, a word of this frame.
-        match unsafe { Kernel.call(Direction::Read, pid, &local, &remote) } {
-            Ok(bytes) if bytes == size && found == expected => Ok(CmaPeer { pid }),
+        match read_word(&Kernel, pid, word) {
+            Ok(Some(value)) if value == expected => Ok(CmaPeer { pid, word, value }),
             Ok(_) => Err(wrong),
             Err(errno) => Err(refused(errno, pid)),
         }
@@ -124,10 +117,11 @@ impl Cma {
         limit: u64,
     ) -> Result<u64, CopyError> {
         // SAFETY: the caller's promise, passed on.
-        let result = unsafe { transfer(&Kernel, direction, peer.pid, remote, local, skip, limit) };
+        let result = unsafe { transfer(&Kernel, direction, peer, remote, local, skip, limit) };
         result.map_err(|stopped| match stopped {
             Stopped::Mismatch { remote, local } => CopyError::LengthMismatch { remote, local },
             Stopped::Skip { skip, total } => CopyError::SkipTooLong { skip, total },
+            Stopped::Stranger => CopyError::PeerGone,
             Stopped::Errno { errno, copied } => match errno {
                 libc::EFAULT => CopyError::BadAddress { copied },
                 libc::ESRCH => CopyError::PeerGone,

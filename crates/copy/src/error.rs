@@ -11,8 +11,9 @@ pub enum CopyError {
     /// The kernel does not let this process touch the peer's memory (EPERM, ENOSYS).
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The peer's process is gone, or its pid is not one that this process can see (ESRCH).
-    #[error("the peer's process has ended or cannot be seen from here (ESRCH)")]
+    /// The peer's process is gone, or its pid is not one that this process can see (ESRCH), or is
+    /// another process's or program's now.
+    #[error("the peer's process has ended, runs another program, or cannot be seen from here")]
     PeerGone,
     /// Remote memory, or local memory, is not mapped or lacks the permission (EFAULT).
     #[error(

@@ -1,11 +1,15 @@
 //! The loop that moves any list over a system call that moves a bounded one.
 
+use std::ptr;
+
 use libc::iovec;
 use nix::errno::Errno;
 
-use crate::RemoteRange;
 use crate::window::{Cursor, EMPTY, MAX_BYTES_PER_CALL, Span, total};
+use crate::{CmaPeer, RemoteRange};
 
+/// Bytes of the word by which a peer is known.
+const WORD: usize = size_of::<u64>();
 /// Entries per side that the usual call keeps on the stack (512 bytes for both sides).
 const FEW: usize = 16;
 /// Entries per side and system call of longer lists (8 KiB of stack for both sides; below the
@@ -79,6 +83,22 @@ pub(crate) enum Stopped {
     Mismatch { remote: u64, local: u64 },
     /// `skip` is longer than the lists.
     Skip { skip: u64, total: u64 },
+    /// What was read is not the peer's: another process has its pid, or it runs another program.
+    Stranger,
+}
+
+/// The word that another process has at `address`, if it has one there.
+pub(crate) fn read_word<V: VmSyscall>(
+    vm: &V,
+    pid: i32,
+    address: usize,
+) -> Result<Option<u64>, i32> {
+    let mut word = 0_u64;
+    let (local, remote) = (&raw mut word, ptr::without_provenance_mut(address));
+    let (local, remote) = ([word_entry(local)], [word_entry(remote)]);
+    // SAFETY: the call writes to `word` alone, of this frame.
+    let read = unsafe { vm.call(Direction::Read, pid, &local, &remote) };
+    read.map(|bytes| (bytes == WORD).then_some(word))
 }
 
 /// Moves `limit` bytes from byte `skip` of both lists on, or to their end. The usual case is one
@@ -89,7 +109,7 @@ pub(crate) enum Stopped {
 pub(crate) unsafe fn transfer<V: VmSyscall, L: Span>(
     vm: &V,
     direction: Direction,
-    pid: i32,
+    peer: &CmaPeer,
     remote: &[RemoteRange],
     local: &[L],
     skip: u64,
@@ -132,15 +152,18 @@ pub(crate) unsafe fn transfer<V: VmSyscall, L: Span>(
     let wanted = left.min(limit);
     // SAFETY: the caller's promise, passed on.
     unsafe {
-        if remote.is_short(FEW) && local.is_short(FEW) {
-            run::<FEW, V, L>(vm, direction, pid, remote, local, wanted)
+        if remote.is_short(FEW - 1) && local.is_short(FEW - 1) {
+            run::<FEW, V, L>(vm, direction, peer, remote, local, wanted)
         } else {
-            run::<MANY, V, L>(vm, direction, pid, remote, local, wanted)
+            run::<MANY, V, L>(vm, direction, peer, remote, local, wanted)
         }
     }
 }
 
-/// Moves `wanted` bytes from both cursors on, `N` entries per side and call.
+/// Moves `wanted` bytes from both cursors on, fewer than `N` entries per side and call.
+///
+/// A read takes the peer's word along. The kernel reads all of a call out of one memory, so the
+/// bytes are the peer's if the word is.
 ///
 /// # Safety
 /// As [`transfer`].
@@ -149,27 +172,34 @@ pub(crate) unsafe fn transfer<V: VmSyscall, L: Span>(
 unsafe fn run<const N: usize, V: VmSyscall, L: Span>(
     vm: &V,
     direction: Direction,
-    pid: i32,
+    peer: &CmaPeer,
     mut remote: Cursor<'_, RemoteRange>,
     mut local: Cursor<'_, L>,
     wanted: u64,
 ) -> Result<u64, Stopped> {
     let (mut remote_entries, mut local_entries) = ([EMPTY; N], [EMPTY; N]);
+    let mut word = 0_u64;
     let mut copied = 0;
     while copied < wanted {
         let limit = (wanted - copied).min(MAX_BYTES_PER_CALL);
-        let (mut locals, bytes) = local.window(&mut local_entries, limit);
-        let (remotes, reach) = remote.window(&mut remote_entries, bytes);
+        let (mut locals, bytes) = local.window(&mut local_entries[..N - 1], limit);
+        let (mut remotes, reach) = remote.window(&mut remote_entries[..N - 1], bytes);
         if reach < bytes {
             // The remote entries ran out first. Both sides must name the same bytes, or the
             // kernel would pin pages that it does not copy.
-            (locals, _) = local.window(&mut local_entries, reach);
+            (locals, _) = local.window(&mut local_entries[..N - 1], reach);
         }
-        // SAFETY: the entries name parts of the caller's slices, for which it vouches.
+        if direction == Direction::Read {
+            local_entries[locals] = word_entry(&raw mut word);
+            remote_entries[remotes] = word_entry(ptr::without_provenance_mut(peer.word));
+            (locals, remotes) = (locals + 1, remotes + 1);
+        }
+        // SAFETY: the entries name parts of the caller's slices, for which it vouches, and a word
+        // of this frame.
         let moved = unsafe {
             vm.call(
                 direction,
-                pid,
+                peer.pid,
                 &local_entries[..locals],
                 &remote_entries[..remotes],
             )
@@ -184,9 +214,19 @@ unsafe fn run<const N: usize, V: VmSyscall, L: Span>(
                 });
             }
             Ok(bytes) => {
+                let bytes = bytes as u64;
+                let is_peer = match direction {
+                    Direction::Write => true,
+                    Direction::Read if bytes == reach + WORD as u64 => word == peer.value,
+                    // The word was not reached. A process that has it now had it before, too.
+                    Direction::Read => read_word(vm, peer.pid, peer.word) == Ok(Some(peer.value)),
+                };
+                if !is_peer {
+                    return Err(Stopped::Stranger);
+                }
                 // A short count means that the kernel met something bad after some bytes. The
                 // next call starts there and gets the errno.
-                let bytes = (bytes as u64).min(reach);
+                let bytes = bytes.min(reach);
                 copied += bytes;
                 if copied < wanted {
                     remote.advance(bytes);
@@ -198,6 +238,14 @@ unsafe fn run<const N: usize, V: VmSyscall, L: Span>(
         }
     }
     Ok(copied)
+}
+
+/// A word in a list.
+fn word_entry(word: *mut u64) -> iovec {
+    iovec {
+        iov_base: word.cast(),
+        iov_len: WORD,
+    }
 }
 
 #[cfg(test)]

@@ -306,7 +306,9 @@ impl Sim {
         let total: usize = local.iter().map(|one| one.iov_len).sum();
         match self.current {
             Some(process) if total > PROBE && !self.processes[process].hostile => {
-                self.processes[process].fetches || self.has_rooms(process, local)
+                // The last entry is for the word by which the peer is known.
+                let bytes = &local[..local.len() - 1];
+                self.processes[process].fetches || self.has_rooms(process, bytes)
             }
             _ => true,
         }

@@ -10,6 +10,11 @@ use crate::LocalSliceMut;
 const REMOTE: u64 = 0x10_0000;
 const LOCAL: u64 = 0x7000_0000;
 const GIB: u64 = 1 << 30;
+const PEER: CmaPeer = CmaPeer {
+    pid: 1,
+    word: 0x50_0000,
+    value: 0x1234_5678_9abc_def0,
+};
 
 /// What the stand-in for the kernel does on a call.
 #[derive(Debug, Clone, Copy)]
@@ -17,15 +22,18 @@ enum Answer {
     /// Copies at most this much.
     UpTo(u64),
     Fails(i32),
+    /// Copies at most this much, and from then on another process has the pid.
+    Stranger(u64),
 }
 
-/// Touches no memory. Both lists of a test are cut out of two stretches, so that an address
-/// tells the place in the message; every call is checked to go on where the last one stopped.
+/// Touches no memory but the word. Both lists of a test are cut out of two stretches, so that an
+/// address tells the place in the message; every call is checked to go on where the last stopped.
 #[derive(Debug)]
 struct Script {
     answers: RefCell<Vec<Answer>>,
     done: Cell<u64>,
     calls: Cell<usize>,
+    word: Cell<u64>,
 }
 
 impl Script {
@@ -35,7 +43,16 @@ impl Script {
             answers: RefCell::new(answers),
             done: Cell::new(start),
             calls: Cell::new(0),
+            word: Cell::new(PEER.value),
         }
+    }
+
+    /// What a process that has another word at the place answers, or the peer.
+    fn read_word(&self, local: iovec, remote: iovec) {
+        assert_eq!(remote.iov_base.addr(), PEER.word);
+        assert_eq!((local.iov_len, remote.iov_len), (WORD, WORD));
+        // SAFETY: the word of the caller's frame.
+        unsafe { local.iov_base.cast::<u64>().write(self.word.get()) };
     }
 }
 
@@ -58,23 +75,34 @@ impl VmSyscall for Script {
         local: &[iovec],
         remote: &[iovec],
     ) -> Result<usize, i32> {
+        let ([local @ .., local_word], [remote @ .., remote_word]) = (local, remote) else {
+            panic!("a read takes the word along");
+        };
+        if local.is_empty() {
+            self.read_word(*local_word, *remote_word);
+            return Ok(WORD);
+        }
         self.calls.set(self.calls.get() + 1);
         let bytes = check(local, LOCAL + self.done.get());
         assert_eq!(bytes, check(remote, REMOTE + self.done.get()));
         // What the kernel itself cuts off at.
-        assert!(bytes <= 0x7fff_f000);
-        match self.answers.borrow_mut().pop() {
-            Some(Answer::Fails(errno)) => Err(errno),
-            Some(Answer::UpTo(most)) => {
-                let moved = bytes.min(most);
-                self.done.set(self.done.get() + moved);
-                Ok(moved as usize)
+        assert!(bytes + WORD as u64 <= 0x7fff_f000);
+        let most = match self.answers.borrow_mut().pop() {
+            Some(Answer::Fails(errno)) => return Err(errno),
+            Some(Answer::Stranger(most)) => {
+                self.word.set(!PEER.value);
+                most
             }
-            None => {
-                self.done.set(self.done.get() + bytes);
-                Ok(bytes as usize)
-            }
+            Some(Answer::UpTo(most)) => most,
+            None => u64::MAX,
+        };
+        let moved = bytes.min(most);
+        self.done.set(self.done.get() + moved);
+        if most < bytes {
+            return Ok(moved as usize);
         }
+        self.read_word(*local_word, *remote_word);
+        Ok(moved as usize + WORD)
     }
 }
 
@@ -113,7 +141,7 @@ fn run_script(
 ) -> Result<u64, Stopped> {
     let (remote, local) = (remote(remote_cuts), local(local_cuts));
     // SAFETY: `Script` does not touch the memory that the list names.
-    unsafe { transfer(script, Direction::Read, 1, &remote, &local, skip, limit) }
+    unsafe { transfer(script, Direction::Read, &PEER, &remote, &local, skip, limit) }
 }
 
 #[test]
@@ -171,6 +199,15 @@ fn an_error_after_some_bytes_tells_how_many() {
 }
 
 #[test]
+fn bytes_of_another_process_are_none_of_the_peer() {
+    for most in [4096, 8999, 9000, u64::MAX] {
+        let answers = [Answer::UpTo(10), Answer::Stranger(most)];
+        let stopped = run_script(&Script::new(0, &answers), &[9000], &[9000], 0, u64::MAX);
+        assert_eq!(stopped, Err(Stopped::Stranger), "{most}");
+    }
+}
+
+#[test]
 fn no_progress_without_an_error_is_an_error() {
     let stopped = run_script(&Script::new(0, &[Answer::UpTo(0)]), &[9], &[9], 0, u64::MAX);
     assert_eq!(
@@ -211,7 +248,17 @@ fn hostile_lists_are_refused_before_any_call() {
         len: 8,
     }];
     // SAFETY: `Script` does not touch the memory that the list names.
-    let stopped = unsafe { transfer(&script, Direction::Read, 1, &far, &local(&[8]), 0, u64::MAX) };
+    let stopped = unsafe {
+        transfer(
+            &script,
+            Direction::Read,
+            &PEER,
+            &far,
+            &local(&[8]),
+            0,
+            u64::MAX,
+        )
+    };
     assert_eq!(
         stopped,
         Err(Stopped::Errno {
@@ -230,7 +277,7 @@ fn hostile_lists_are_refused_before_any_call() {
         transfer(
             &script,
             Direction::Read,
-            1,
+            &PEER,
             &huge,
             &local(&[8]),
             0,

@@ -1,5 +1,7 @@
 //! Reading and writing a peer's memory.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use limic_copy::{Access, Cma, CmaPeer, CopyEngine, CopyError, LocalSlice, LocalSliceMut};
 use limic_copy::{ProbeWord, RemoteRange};
 
@@ -215,6 +217,32 @@ fn a_killed_peer_is_gone() {
         write(&target, &[range], &bytes, 4096),
         Err(CopyError::PeerGone)
     );
+}
+
+#[test]
+fn another_process_with_the_pid_of_a_peer_is_not_read() {
+    if !available("another_process_with_the_pid_of_a_peer_is_not_read") {
+        return;
+    }
+    let word = AtomicU64::new(7);
+    let pid = i32::try_from(std::process::id()).unwrap();
+    let target = Cma::probe(pid, word.as_ptr().expose_provenance() as u64, 7).unwrap();
+    let theirs = vec![1_u8; MIB];
+    let range = RemoteRange {
+        key: 0,
+        address: theirs.as_ptr().expose_provenance() as u64,
+        len: MIB as u64,
+    };
+    let mut bytes = vec![0; MIB];
+    assert_eq!(read(&target, &[range], &mut bytes, 1000), Ok(MIB as u64));
+    // As where the peer has ended, or runs another program.
+    word.store(8, Ordering::Relaxed);
+    for size in [MIB, 1000] {
+        assert_eq!(
+            read(&target, &[range], &mut bytes, size),
+            Err(CopyError::PeerGone)
+        );
+    }
 }
 
 #[test]

@@ -17,8 +17,8 @@ pub(crate) enum Note {
     /// which may be that it leaves.
     WasRead {
         receive: RequestId,
-        /// How many peers it had given up by then, if that counts.
-        given_up: Option<u64>,
+        /// How many peers it had given up by then.
+        given_up: u64,
     },
 }
 
@@ -82,7 +82,7 @@ impl Notes {
     }
 
     /// A receive is over once it is known that the peer, which has said something, has not left.
-    pub(crate) fn was_read(&mut self, peer: u32, receive: RequestId, given_up: Option<u64>) {
+    pub(crate) fn was_read(&mut self, peer: u32, receive: RequestId, given_up: u64) {
         self.notes.push((peer, Note::WasRead { receive, given_up }));
     }
 

@@ -184,17 +184,14 @@ pub(crate) fn finish_receive(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
 /// have been its owner's again while it was read.
 pub(crate) fn finish_copy(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     let from = incoming.from();
-    let mut given_up = None;
-    if incoming.path == Path::PeerReadable {
-        let Some(pair) = cx.peers.pair(from) else {
-            return;
-        };
-        // What a peer that has died has left behind is there, and stays as it is.
-        given_up = pair.status.given_up();
-        if given_up.is_none() {
-            return finish_receive(cx, slot, incoming);
-        }
-    }
+    let Some(pair) = cx.peers.pair(from) else {
+        return;
+    };
+    // What a peer that has died has left behind stays as it is while it can be read, and no read is
+    // of another process.
+    let Some(given_up) = pair.status.given_up() else {
+        return finish_receive(cx, slot, incoming);
+    };
     if cx.sockets.has_news(from) {
         if let Some(receiving) = cx.requests.known_receive(slot) {
             receiving.stage = ReceiveStage::Reading(*incoming);
@@ -206,7 +203,7 @@ pub(crate) fn finish_copy(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
 }
 
 /// The same of a receive that waited until progress had read what the sender has said.
-pub(crate) fn on_heard(cx: &mut Cx, receive: RequestId, given_up: Option<u64>) {
+pub(crate) fn on_heard(cx: &mut Cx, receive: RequestId, given_up: u64) {
     let Some(slot) = cx.requests.find(receive) else {
         return;
     };
@@ -218,13 +215,13 @@ pub(crate) fn on_heard(cx: &mut Cx, receive: RequestId, given_up: Option<u64>) {
 
 /// A sender that has closed, or has given this endpoint up, has said so by now: then the receive
 /// fails with it.
-fn finish_heard(cx: &mut Cx, slot: Slot, incoming: &Incoming, given_up: Option<u64>) {
+fn finish_heard(cx: &mut Cx, slot: Slot, incoming: &Incoming, given_up: u64) {
     let from = incoming.from();
     if cx.peers.is_gone(from) {
         return;
     }
-    if let (Some(count), Some(pair)) = (given_up, cx.peers.pair(from)) {
-        pair.status.others_were_given_up(count);
+    if let Some(pair) = cx.peers.pair(from) {
+        pair.status.others_were_given_up(given_up);
     }
     finish_receive(cx, slot, incoming);
 }
