@@ -22,6 +22,7 @@ use self::user_ids::{UserIds, set_user_id};
 pub(crate) use self::written::put_bytes;
 use self::written::straddr;
 use crate::domain::Domain;
+use crate::event_queue::EventQueue;
 use crate::ffi_guard;
 use crate::names::Name;
 use crate::object::{self, Head, Object};
@@ -37,6 +38,7 @@ use limic_ofi_abi::*;
 pub(crate) struct AddressVector {
     head: Head<fid_av>,
     pub(crate) domain: Arc<Domain>,
+    events: RefCell<Option<Arc<EventQueue>>>,
     /// Of data calls about different endpoints, each of which has a turn of its own.
     turns: Turns,
     /// Whom each position stands for: a service until somebody has asked for it.
@@ -253,6 +255,7 @@ pub(crate) unsafe extern "C" fn open(
             }),
             turns: Turns::new(domain.is_serial()),
             domain,
+            events: RefCell::default(),
             free: RefCell::default(),
             user_ids: UserIds::of_vector(asked.flags),
             unasked: Cell::new(0),
@@ -284,15 +287,25 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 /// An event queue may be bound; nothing is reported there, since insertion is done when it returns.
-unsafe extern "C" fn bind(_: *mut fid, other: *mut fid, _: u64) -> c_int {
+unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
     ffi_guard::status(|| {
-        // SAFETY: C passes an object of this provider.
-        let class = unsafe { other.as_ref() }.map(|other| other.fclass);
-        if class == Some(class::EQ) {
-            Ok(())
-        } else {
-            Err(FI_EINVAL)
+        // SAFETY: C passes objects of this provider.
+        let (vector, class): (&AddressVector, _) = unsafe {
+            (
+                object::object(fid),
+                other.as_ref().map(|other| other.fclass),
+            )
+        };
+        if class != Some(class::EQ) {
+            return Err(FI_EINVAL);
         }
+        if flags != 0 {
+            return Err(FI_EBADFLAGS);
+        }
+        let _turn = vector.domain.enter_alone();
+        // SAFETY: as its class says.
+        vector.events.replace(Some(unsafe { object::share(other) }));
+        Ok(())
     })
 }
 
@@ -300,9 +313,13 @@ unsafe extern "C" fn remove(
     av: *mut fid_av,
     places: *mut fi_addr_t,
     count: usize,
-    _flags: u64,
+    flags: u64,
 ) -> c_int {
     ffi_guard::status(|| {
+        // The only flag is for keys of authorization, which are not offered.
+        if flags != 0 {
+            return Err(FI_EBADFLAGS);
+        }
         // SAFETY: an address vector of this provider.
         let av: &AddressVector = unsafe { object::object(av) };
         let _turn = av.domain.enter_alone();

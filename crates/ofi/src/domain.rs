@@ -51,7 +51,8 @@ pub(crate) struct Domain {
     pub(crate) enables_regions: bool,
     /// Addresses are text.
     pub(crate) text: bool,
-    /// Endpoints of this node in the address vectors, itself included.
+    /// Endpoints of this node in the address vectors, itself included; one that is in two vectors
+    /// counts twice.
     neighbours: Cell<u32>,
     /// CPUs for all of them.
     cpus: u32,

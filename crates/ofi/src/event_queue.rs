@@ -29,6 +29,8 @@ pub(crate) struct EventQueue {
     /// Readable while there are any.
     wait: Option<WaitObject>,
     wait_kind: u32,
+    /// The application may write (`FI_WRITE`).
+    writable: bool,
 }
 
 // SAFETY: `repr(C)`, and the head comes first.
@@ -104,7 +106,13 @@ pub(crate) unsafe extern "C" fn open(
 ) -> c_int {
     ffi_guard::status(|| {
         // SAFETY: C passes attributes or null.
-        let waits = unsafe { attr.as_ref() }.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
+        let asked = unsafe { attr.as_ref() };
+        let waits = asked.map_or(FI_WAIT_UNSPEC, |attr| attr.wait_obj);
+        let flags = asked.map_or(0, |attr| attr.flags);
+        // Which processor is interrupted is a wish.
+        if flags & !(FI_WRITE | FI_AFFINITY) != 0 {
+            return Err(FI_EBADFLAGS);
+        }
         if queue.is_null() {
             return Err(FI_EINVAL);
         }
@@ -120,6 +128,7 @@ pub(crate) unsafe extern "C" fn open(
             written: Condvar::new(),
             wait,
             wait_kind: waits,
+            writable: flags & FI_WRITE != 0,
         });
         // SAFETY: checked.
         unsafe { *queue = object::hand_out(object) };
@@ -165,6 +174,9 @@ unsafe extern "C" fn write(
             };
             (queue, bytes)
         };
+        if !queue.writable {
+            return Err(FI_EINVAL);
+        }
         let mut events = queue.events();
         events.push_back((event, bytes));
         if let Some(wait) = &queue.wait {
@@ -188,6 +200,9 @@ unsafe extern "C" fn sread(
     ffi_guard::size(|| {
         // SAFETY: C passes what it was given.
         let queue: &EventQueue = unsafe { object::object(queue) };
+        if queue.wait_kind == FI_WAIT_NONE {
+            return Err(FI_ENOSYS);
+        }
         let deadline = wait::deadline(timeout);
         let mut events = queue.events();
         while events.is_empty() {

@@ -185,9 +185,8 @@ impl Hints {
             return Some(format!("address format {} is unknown", self.addr_format));
         }
         let (source, target) = (self.source.as_deref(), self.target.as_deref());
-        if source.is_some_and(|address| Name::own(address, self.text()).is_err())
-            || target.is_some_and(|address| Name::within(address, self.text()).is_err())
-        {
+        let is_strange = |address: &[u8]| Name::own(address, self.text()).is_err();
+        if source.is_some_and(is_strange) || target.is_some_and(is_strange) {
             return Some("an address is none of this provider's, or cut".to_owned());
         }
         let orders = self.orders & !(ORDER | ACCESS_ORDER);

@@ -109,12 +109,17 @@ pub(crate) unsafe extern "C" fn getinfo(
         let (node, service) = unsafe { (text_of(node)?, text_of(service)?) };
         if node.is_some() || service.is_some() {
             let is_own = flags & FI_SOURCE != 0;
-            let name = named(node, service, flags)?;
+            let name = named(node, service, flags).inspect_err(|_| {
+                log::info(&format_args!(
+                    "node {node:?}, service {service:?}: nobody here"
+                ));
+            })?;
             let bytes = name.map(|name| name.to_bytes(hints.text()));
             if is_own {
                 hints.source = bytes;
             } else {
-                hints.target = Some(bytes.ok_or(FI_ENODATA)?);
+                // A node alone: somebody there, whose address is learnt otherwise.
+                hints.target = Some(bytes.unwrap_or_else(|| names::unnamed(hints.text())));
             }
         }
         // SAFETY: checked.

@@ -9,6 +9,7 @@ use super::Endpoint;
 use crate::address_vector::AddressVector;
 use crate::completion_queue::Queue;
 use crate::counter::Counter;
+use crate::event_queue::EventQueue;
 use crate::memory_region::AccessCounters;
 use crate::peer::ReceiveContext;
 use crate::{ffi_guard, object};
@@ -142,8 +143,12 @@ pub(super) unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64)
                 endpoint.receive_for(Arc::clone(&context))?;
                 context.turns.join(&endpoint.turns);
             }
-            // Nothing is ever reported there.
-            class::EQ => {}
+            // Nothing is ever reported there, but it cannot be closed before the endpoint.
+            class::EQ => {
+                // SAFETY: as its class says.
+                let events: Arc<EventQueue> = unsafe { object::share(other) };
+                endpoint.events.replace(Some(events));
+            }
             _ => return Err(FI_EINVAL),
         }
         Ok(())

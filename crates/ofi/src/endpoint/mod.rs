@@ -22,6 +22,7 @@ use crate::address_vector::AddressVector;
 use crate::asked::Untaken;
 use crate::domain::Domain;
 use crate::errors::logged_errno;
+use crate::event_queue::EventQueue;
 use crate::node::{Node, Pool, UNNAMED, mark};
 use crate::object::{Head, Object};
 use crate::peer::Owned;
@@ -68,6 +69,7 @@ pub(crate) struct Endpoint {
     pub(crate) receives: Binding,
     pub(crate) counters: Counters,
     addresses: RefCell<Option<Arc<AddressVector>>>,
+    events: RefCell<Option<Arc<EventQueue>>>,
     /// The peer at each position of the address vector, and what each peer is called.
     peers: RefCell<Vec<u32>>,
     positions: RefCell<Vec<fi_addr_t>>,

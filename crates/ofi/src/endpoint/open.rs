@@ -149,6 +149,7 @@ pub(crate) unsafe extern "C" fn open(
             receives: Binding::new(rx),
             counters: Counters::default(),
             addresses: RefCell::default(),
+            events: RefCell::default(),
             peers: RefCell::default(),
             positions: RefCell::default(),
             enabled: Cell::new(false),

@@ -160,6 +160,27 @@ static void unnamed(uint32_t format)
     fi_freeinfo(like);
 }
 
+/* A node alone is answered, and its address can be handed back. It is nobody's to send to. */
+static void node_alone(uint32_t format)
+{
+    struct fi_info *theirs = ask("localhost", NULL, 0, format, 0), *found;
+    struct fi_av_attr attr = {0};
+    struct fid_domain *within;
+    struct fid_av *vector;
+    fi_addr_t nobody;
+    CHECK(theirs->dest_addr && theirs->dest_addrlen);
+    OK(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, theirs, &found));
+    OK(fi_domain(fabric, found, &within, NULL));
+    OK(fi_av_open(within, &attr, &vector, NULL));
+    const void *address = found->dest_addr;
+    const void *row = format == FI_ADDR_STR ? (const void *) &address : address;
+    CHECK(fi_av_insert(vector, row, 1, &nobody, 0, NULL) == 0);
+    OK(fi_close(&vector->fid));
+    OK(fi_close(&within->fid));
+    fi_freeinfo(found);
+    fi_freeinfo(theirs);
+}
+
 /* Endpoints are named late, and only so long as nobody uses them. */
 static void named_late(void)
 {
@@ -185,7 +206,10 @@ static void named_late(void)
     CHECK(fi_tinject(ep, "1", 1, nobody, 1) == -FI_ECONNREFUSED);
     OK(fi_av_remove(av, &nobody, 1, 0));
     fi_freeinfo(like);
+    node_alone(FI_FORMAT_UNSPEC);
+    node_alone(FI_ADDR_STR);
     /* Nodes that are elsewhere. */
+    ask("192.0.2.1", NULL, FI_NUMERICHOST, FI_FORMAT_UNSPEC, -FI_ENODATA);
     ask("192.0.2.1", "1", FI_NUMERICHOST, FI_FORMAT_UNSPEC, -FI_ENODATA);
 }
 

@@ -68,6 +68,10 @@ static void insert_services(void)
     CHECK(fi_av_insertsym(vector, NULL, 1, "none-", 2, places, FI_SYNC_ERR, errors) == 1);
     CHECK(places[0] == 5 && places[1] == FI_ADDR_NOTAVAIL && errors[1] == FI_EINVAL);
     CHECK(fi_av_insertsym(vector, NULL, SIZE_MAX, first, 2, places, 0, NULL) == -FI_EINVAL);
+    /* No flag is known, and nobody is taken out. */
+    CHECK(fi_av_remove(vector, &places[0], 1, 1ULL << 62) == -FI_EBADFLAGS);
+    OK(fi_av_lookup(vector, places[0], name, &len));
+    OK(fi_av_remove(vector, &places[0], 1, 0));
     OK(fi_close(&end->fid));
     OK(fi_close(&vector->fid));
     fi_freeinfo(like);

@@ -348,11 +348,40 @@ static void sleep_on_events(void)
     OK(fi_close(&events->fid));
 }
 
+/* What is not asked for is refused, and a queue stays as long as something is bound to it. */
+static void limits_of_events(void)
+{
+    struct fi_eq_attr attr = {.wait_obj = FI_WAIT_NONE, .flags = 1ULL << 62};
+    struct fi_av_attr av_attr = {0};
+    struct fi_eq_entry entry = {0};
+    struct fid_eq *events;
+    struct fid_av *vector;
+    struct fid_ep *end;
+    uint32_t number;
+    CHECK(fi_eq_open(fabric, &attr, &events, NULL) == -FI_EBADFLAGS);
+    attr.flags = FI_AFFINITY;
+    OK(fi_eq_open(fabric, &attr, &events, NULL));
+    CHECK(fi_eq_write(events, 5, &entry, sizeof entry, 0) == -FI_EINVAL);
+    CHECK(fi_eq_sread(events, &number, &entry, sizeof entry, 0, 0) == -FI_ENOSYS);
+    CHECK(fi_eq_read(events, &number, &entry, sizeof entry, 0) == -FI_EAGAIN);
+    OK(fi_av_open(domain, &av_attr, &vector, NULL));
+    CHECK(fi_av_bind(vector, &events->fid, FI_WRITE) == -FI_EBADFLAGS);
+    OK(fi_av_bind(vector, &events->fid, 0));
+    OK(fi_endpoint(domain, info, &end, NULL));
+    OK(fi_ep_bind(end, &events->fid, 0));
+    CHECK(fi_close(&events->fid) == -FI_EBUSY);
+    OK(fi_close(&vector->fid));
+    CHECK(fi_close(&events->fid) == -FI_EBUSY);
+    OK(fi_close(&end->fid));
+    OK(fi_close(&events->fid));
+}
+
 /* Sleeps on the queue, by its descriptor and by sread. */
 void waiting(void)
 {
     CHECK(pipe(line_between_threads) == 0);
     sleep_on_events();
+    limits_of_events();
     sleep_on_a_counter();
     ends_of_waits_for_counters(FI_WAIT_FD);
     ends_of_waits_for_counters(FI_WAIT_UNSPEC);
