@@ -1,5 +1,6 @@
 //! Cross-memory attach: `process_vm_readv(2)` and `process_vm_writev(2)`.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::evidence::Evidence;
@@ -23,13 +24,21 @@ pub struct Cma;
 /// ended. Each read takes the [`ProbeWord`] along, so it fails where that is not the peer's. A
 /// write cannot find out: hold a pidfd of the peer, and write no more when that says that it has
 /// ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct CmaPeer {
     pub(crate) pid: i32,
     /// Where the word lies in the peer.
     pub(crate) word: usize,
     /// What it holds.
     pub(crate) value: u64,
+}
+
+impl fmt::Debug for CmaPeer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The value is a secret of the two.
+        let mut it = formatter.debug_struct("CmaPeer");
+        it.field("pid", &self.pid).finish_non_exhaustive()
+    }
 }
 
 impl CmaPeer {

@@ -11,9 +11,10 @@ pub enum CopyError {
     /// The kernel does not let this process touch the peer's memory (EPERM, ENOSYS).
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The peer's process is gone, or its pid is not one that this process can see (ESRCH), or is
-    /// another process's or program's now.
-    #[error("the peer's process has ended, runs another program, or cannot be seen from here")]
+    /// The peer's process is gone, or its pid is not one that this process can see (ESRCH). Or it
+    /// has no [`ProbeWord`](crate::ProbeWord) any more: it runs another program, or the word's owner
+    /// is gone.
+    #[error("the peer has ended or closed, runs another program, or cannot be seen from here")]
     PeerGone,
     /// Remote memory, or local memory, is not mapped or lacks the permission (EFAULT).
     #[error(

@@ -189,6 +189,7 @@ unsafe fn run<const N: usize, V: VmSyscall, L: Span>(
             // kernel would pin pages that it does not copy.
             (locals, _) = local.window(&mut local_entries[..N - 1], reach);
         }
+        debug_assert!(reach > 0, "a call for the word alone would end no loop");
         if direction == Direction::Read {
             local_entries[locals] = word_entry(&raw mut word);
             remote_entries[remotes] = word_entry(ptr::without_provenance_mut(peer.word));
@@ -218,7 +219,7 @@ unsafe fn run<const N: usize, V: VmSyscall, L: Span>(
                 let is_peer = match direction {
                     Direction::Write => true,
                     Direction::Read if bytes == reach + WORD as u64 => word == peer.value,
-                    // The word was not reached. A process that has it now had it before, too.
+                    // The word was not reached. A process that has it now had it before.
                     Direction::Read => read_word(vm, peer.pid, peer.word) == Ok(Some(peer.value)),
                 };
                 if !is_peer {

@@ -4,9 +4,10 @@ use libc::{c_void, iovec};
 
 use crate::{LocalSlice, LocalSliceMut, RemoteRange};
 
-/// Most bytes of one call. The kernel stops at `INT_MAX` rounded down to a page (`MAX_RW_COUNT`)
-/// on the local side; rounded down to 64 KiB it holds for every page size and keeps alignment.
-pub(crate) const MAX_BYTES_PER_CALL: u64 = 0x7fff_0000;
+/// Most bytes of a message in one call. The kernel stops at `INT_MAX` rounded down to a page
+/// (`MAX_RW_COUNT`) on the local side, at most 64 KiB below. This leaves room for the word by which
+/// a peer is known, and keeps alignment.
+pub(crate) const MAX_BYTES_PER_CALL: u64 = 0x7ffe_0000;
 
 /// A slice of memory in a list. Only numbers: nothing here touches the memory.
 pub(crate) trait Span {

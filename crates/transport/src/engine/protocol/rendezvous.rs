@@ -187,8 +187,8 @@ pub(crate) fn finish_copy(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     let Some(pair) = cx.peers.pair(from) else {
         return;
     };
-    // What a peer that has died has left behind stays as it is while it can be read, and no read is
-    // of another process.
+    // What a peer that has died has left behind stays as it is while it can be read, and each read
+    // has made sure that it is the peer's.
     let Some(given_up) = pair.status.given_up() else {
         return finish_receive(cx, slot, incoming);
     };
@@ -219,6 +219,15 @@ fn finish_heard(cx: &mut Cx, slot: Slot, incoming: &Incoming, given_up: u64) {
     let from = incoming.from();
     if cx.peers.is_gone(from) {
         return;
+    }
+    if cx.sockets.has_unread(from) {
+        // No descriptor is free for something before its last words. It leaves no gap: fragments
+        // come from one that has not left.
+        let again = Incoming {
+            got: 0,
+            ..*incoming
+        };
+        return request_fragments(cx, slot, &again, Next::Usual);
     }
     if let Some(pair) = cx.peers.pair(from) {
         pair.status.others_were_given_up(given_up);
