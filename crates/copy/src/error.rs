@@ -12,8 +12,8 @@ pub enum CopyError {
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The peer's process is gone, or its pid is not one that this process can see (ESRCH). Or it
-    /// has no [`ProbeWord`](crate::ProbeWord) any more: it runs another program, or the word's owner
-    /// is gone.
+    /// has no [`ProbeWord`](crate::ProbeWord) any more: it runs another program, or the owner of
+    /// the word is gone.
     #[error("the peer has ended or closed, runs another program, or cannot be seen from here")]
     PeerGone,
     /// Remote memory, or local memory, is not mapped or lacks the permission (EFAULT).
