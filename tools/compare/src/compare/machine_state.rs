@@ -80,7 +80,7 @@ impl Pass {
             Some("the distance could not be read")
         } else if self.changed() {
             Some("the distance has changed meanwhile")
-        } else if self.disturbed && !self.busy {
+        } else if self.disturbed && !self.is_beside_others() {
             Some("others have used the CPUs meanwhile")
         } else {
             None
@@ -92,8 +92,17 @@ impl Pass {
         self.line_latency_us_least.is_none()
     }
 
+    /// Whether others took the CPUs, as was asked for. Then readings tell more of the others' turns
+    /// than of the distance.
+    fn is_beside_others(&self) -> bool {
+        self.disturbed && self.busy
+    }
+
     /// Whether the machine changed meanwhile, as far as it is known.
     fn changed(&self) -> bool {
+        if self.is_beside_others() {
+            return false;
+        }
         let both = self.line_latency_us_least.zip(self.line_latency_us_most);
         both.is_some_and(|(least, most)| changed(least, most))
     }
@@ -143,7 +152,8 @@ impl Distances {
         // that none lies across.
         let steps = steady.windows(2).map(|two| (two[0], two[1]));
         let widest = steps.max_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
-        let parting = widest.filter(|(below, above)| changed(*below, *above));
+        let unknown = passes.iter().any(Pass::is_beside_others);
+        let parting = widest.filter(|(below, above)| changed(*below, *above) && !unknown);
         Self {
             border: parting.map(|(below, above)| middle(below, above)),
             passes: passes.to_vec(),
@@ -255,7 +265,9 @@ pub(super) fn doubts(passes: &[Pass]) -> Vec<String> {
     let mut doubts = Vec::new();
     // There is one border at most, so that a machine with three distances mixes two of them.
     for distance in distances.seen() {
-        let steady = passes.iter().filter(|pass| distances.is_at(pass, distance));
+        let steady = passes
+            .iter()
+            .filter(|pass| distances.is_at(pass, distance) && !pass.is_beside_others());
         if let Some(all) = Spread::of(steady.filter_map(Pass::steady))
             && changed(all.least, all.most)
         {
@@ -391,10 +403,13 @@ mod tests {
                 && said[0].ends_with("1 of 2 passes through all peers, which do not count"),
             "{said:?}"
         );
+        // Beside others a reading says nothing of the distance.
         let mut changed = asked.clone();
         changed.read(Some(0.2));
-        assert!(doubts(&[changed]).is_empty());
-        let said = doubts(&[asked]);
+        assert_eq!(rounds(&changed), 1);
+        let both = [asked, changed];
+        assert_eq!(Distances::of(&both).seen(), [None]);
+        let said = doubts(&both);
         assert!(
             said.len() == 1 && said[0].ends_with("because of --busy"),
             "{said:?}"
