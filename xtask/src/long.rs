@@ -158,7 +158,7 @@ pub(crate) fn aarch64(summary: &mut Summary) -> Result<(), Failure> {
         // Single copy between processes.
         "engine::tests::third",
         "engine::tests::blamed",
-        "a_copy_out_of_a_buffer",
+        "engine::tests::left_buffers",
         // That descriptors found no room in a control message: the emulator has more of it.
         "nobody_waits_for_what_lies_in_the_queue",
         // Threads of a forked child.

@@ -67,7 +67,7 @@ impl CopyError {
         }
     }
 
-    /// The kernel's error number, if the kernel gave one.
+    /// The kernel's error number, if the kernel gave one, or ESRCH where the peer is gone.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {

@@ -189,7 +189,13 @@ unsafe fn run<const N: usize, V: VmSyscall, L: Span>(
             // kernel would pin pages that it does not copy.
             (locals, _) = local.window(&mut local_entries[..N - 1], reach);
         }
-        debug_assert!(reach > 0, "a call for the word alone would end no loop");
+        if reach == 0 {
+            // A call for the word alone would end no loop.
+            return Err(Stopped::Errno {
+                errno: libc::EIO,
+                copied,
+            });
+        }
         if direction == Direction::Read {
             local_entries[locals] = word_entry(&raw mut word);
             remote_entries[remotes] = word_entry(ptr::without_provenance_mut(peer.word));

@@ -220,9 +220,10 @@ fn finish_heard(cx: &mut Cx, slot: Slot, incoming: &Incoming, given_up: u64) {
     if cx.peers.is_gone(from) {
         return;
     }
-    if cx.sockets.has_unread(from) {
-        // No descriptor is free for something before its last words. It leaves no gap: fragments
-        // come from one that has not left.
+    if cx.sockets.has_unread(from) && cx.sockets.has_news(from) {
+        // Something that it said is unread, for want of a descriptor, and its last words may lie
+        // behind. A sender that has left sends no fragments.
+        autotune::note_interruption(cx, from);
         let again = Incoming {
             got: 0,
             ..*incoming

@@ -4,15 +4,14 @@ use core::time::Duration;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use limic_policy::{Path, PathSet};
 use limic_records::{self as frame, ControlRecord};
 use limic_shm::bytes::ReceiveBuffer;
 use limic_shm::control::{Sent, Socket};
 use limic_shm::owner::split::SplitTerms;
 
 use super::{
-    accessed_region, attach_both, claimer, failed, known, meet, met, open, open_with, outcome,
-    pending, post, post_receive, send, start_revoke, tags, thread_time, turn, turns, until,
+    accessed_region, attach_both, claimer, failed, known, met, open, pending, post_receive, send,
+    start_revoke, tags, thread_time, turn, turns, until,
 };
 use crate::counters::Event;
 use crate::engine::Engine;
@@ -24,7 +23,7 @@ use crate::engine::protocol::regions;
 use crate::engine::request::operation::{Receiving, SplitRead};
 use crate::engine::request::{Incoming, Operation, ReceiveStage};
 use crate::error::PeerFailure;
-use crate::raw::{Posted, RequestId};
+use crate::raw::RequestId;
 use crate::{Error, Peer, Selector};
 
 #[test]
@@ -350,42 +349,6 @@ fn a_sleep_takes_no_longer_the_more_peers_are_gone() {
         many < few * 20,
         "{many:?} after {MANY}, {few:?} after {FEW}"
     );
-}
-
-#[test]
-fn a_copy_out_of_a_buffer_that_its_sender_has_back_is_no_message() {
-    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
-    let paths = paths.with(Path::Cma);
-    let open = || {
-        open_with(|with| {
-            let with = with.allowed(paths).linger(Duration::ZERO);
-            with.long_path(Path::Cma)
-        })
-    };
-    let (mut receiver, mut sender, of_sender, at_sender) = meet(open(), open());
-    // Two visits of a single copy.
-    let mut data = vec![1_u8; 4 << 20];
-    let mut room = vec![0_u8; 4 << 20];
-    // SAFETY: the sender closes before the data changes.
-    pending(unsafe { post(&mut sender, at_sender, 3, &data) });
-    // SAFETY: the room stays until the receive is over.
-    let posted = unsafe { post_receive(&mut receiver, (Peer(of_sender), 3), &mut room) };
-    let id = pending(posted);
-    let slot = receiver.cx.requests.find(id).expect("a receive");
-    let half = |engine: &mut Engine| match engine.cx.requests.get(slot) {
-        Operation::Receive(receiving) => match receiving.stage {
-            ReceiveStage::Reading(incoming) => incoming.got > 0,
-            _ => false,
-        },
-        _ => false,
-    };
-    until(&mut [&mut receiver, &mut sender], |engines| {
-        half(engines[0])
-    });
-    sender.close();
-    data.fill(2);
-    let outcome = outcome(&mut [&mut receiver], Posted::Pending(id));
-    assert_eq!(outcome, Err(failed(of_sender, PeerFailure::Closed)));
 }
 
 #[test]

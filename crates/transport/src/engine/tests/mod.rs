@@ -9,6 +9,7 @@ mod failure;
 mod fragments;
 mod greetings;
 mod hostile;
+mod left_buffers;
 mod long_records;
 mod networks;
 mod offers;
