@@ -185,7 +185,7 @@ impl Hints {
             return Some(format!("address format {} is unknown", self.addr_format));
         }
         let (source, target) = (self.source.as_deref(), self.target.as_deref());
-        let is_strange = |address: &[u8]| Name::own(address, self.text()).is_err();
+        let is_strange = |address: &[u8]| Name::or_unnamed(address, self.text()).is_err();
         if source.is_some_and(is_strange) || target.is_some_and(is_strange) {
             return Some("an address is none of this provider's, or cut".to_owned());
         }

@@ -5,7 +5,7 @@
 //! | limic's own 64 bytes | what `fi_getname` gives, also of endpoints with a service |
 //! | `fi_limic://` and these bytes in hexadecimal | the same as text |
 //! | `fi_limic://localhost:SERVICE`, in 64 bytes too | what `fi_getinfo` gives for a service |
-//! | `fi_limic://localhost`, in 64 bytes too | what it gives for an own endpoint otherwise |
+//! | `fi_limic://localhost`, in 64 bytes too | what it gives for an own endpoint otherwise, and for a node without a service |
 //!
 //! A service is given in `fi_getinfo` or by `fi_setname`. It is a name on this node, in this
 //! network namespace, for processes of one user.
@@ -25,7 +25,7 @@ const NODE: &str = "localhost:";
 /// Longest service, so that its name has room in an address.
 const LONGEST_SERVICE: usize = ADDRESS_LEN - 1 - SCHEME.len() - NODE.len();
 
-/// The own address without a service: it names nobody, and no peer can be reached by it.
+/// An address without a service: it names nobody, and no peer can be reached by it.
 const UNNAMED: &str = "fi_limic://localhost";
 
 /// The endpoint that is meant.
@@ -113,11 +113,11 @@ impl Name {
         Self::from_bytes(bytes.get(..ADDRESS_LEN).ok_or(FI_EINVAL)?)
     }
 
-    /// Reads an endpoint's own address. `None` if no service names it.
+    /// Reads an address that may name nobody: `None` if no service stands there.
     ///
     /// # Errors
     /// An error number.
-    pub(crate) fn own(bytes: &[u8], text: bool) -> Result<Option<Self>, i32> {
+    pub(crate) fn or_unnamed(bytes: &[u8], text: bool) -> Result<Option<Self>, i32> {
         let is_unnamed = if text {
             bytes.split(|byte| *byte == 0).next() == Some(UNNAMED.as_bytes())
         } else {
@@ -205,17 +205,17 @@ mod tests {
     fn an_endpoint_without_a_service_has_an_own_address_that_names_nobody() {
         let service = Name::service("9228").expect("short");
         for text in [false, true] {
-            assert_eq!(Name::own(&unnamed(text), text), Ok(None));
+            assert_eq!(Name::or_unnamed(&unnamed(text), text), Ok(None));
             assert_eq!(Name::within(&unnamed(text), text), Err(FI_EINVAL));
             let named = service.to_bytes(text);
-            assert_eq!(Name::own(&named, text), Ok(Some(service.clone())));
+            assert_eq!(Name::or_unnamed(&named, text), Ok(Some(service.clone())));
         }
         assert_eq!(
-            Name::own(UNNAMED.as_bytes(), true),
+            Name::or_unnamed(UNNAMED.as_bytes(), true),
             Ok(None),
             "without its end"
         );
-        assert!(Name::own(UNNAMED.as_bytes(), false).is_err(), "cut");
+        assert!(Name::or_unnamed(UNNAMED.as_bytes(), false).is_err(), "cut");
         assert_eq!(unnamed(false).len(), ADDRESS_LEN);
         assert_eq!(unnamed(true), b"fi_limic://localhost\0");
     }

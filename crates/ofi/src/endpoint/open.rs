@@ -118,7 +118,7 @@ pub(crate) unsafe extern "C" fn open(
         // Its form is the info's own, also where the domain has the other one.
         let text = asked.addr_format == FI_ADDR_STR;
         let source = source
-            .map(|bytes| Name::own(bytes, text))
+            .map(|bytes| Name::or_unnamed(bytes, text))
             .transpose()?
             .flatten();
         let limic = HybridEndpoint::open().map_err(|error| logged_errno(&error))?;

@@ -213,7 +213,7 @@ impl Distances {
 pub(super) fn spread(passes: &[Pass]) -> Option<Spread> {
     let readings = passes
         .iter()
-        .filter(|pass| pass.refused().is_none())
+        .filter(|pass| pass.refused().is_none() && !pass.is_beside_others())
         .flat_map(|pass| [pass.line_latency_us_least, pass.line_latency_us_most]);
     Spread::of(readings.flatten())
 }
