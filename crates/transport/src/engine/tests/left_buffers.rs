@@ -96,7 +96,7 @@ fn it_is_none_though_the_goodbye_cannot_be_read() {
         let limit = getrlimit(Resource::Nofile);
         let none = Rlimit {
             current: Some(3),
-            ..limit.clone()
+            ..limit
         };
         setrlimit(Resource::Nofile, none).expect("a lower limit");
         until(&mut [&mut message.receiver], |engines| {
