@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::networks::listening;
-use super::{attach_both, meet, send, tags, until};
+use super::{attach_both, in_child, meet, send, tags, until};
 use crate::engine::Engine;
 use crate::engine::fabric::WITHIN;
 use crate::engine::request::sent;
@@ -94,18 +94,9 @@ fn an_endpoint_that_closes_lets_them_go() {
 fn a_forked_child_lets_nothing_go() {
     let (mut one, mut other, there, here) = meet(over_tcp(), over_tcp());
     let next = start_some(&mut one, there, 0);
-    // SAFETY: the child uses its copy of the endpoint alone, and ends at once.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
+    in_child(|| {
         one.flush_pending();
-        // SAFETY: ends the child without running anything of the parent's.
-        unsafe { libc::_exit(0) };
-    }
-    assert!(child > 0, "a fork");
-    let mut status = 0;
-    // SAFETY: the status is writable.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0, "the child has ended by itself");
+    });
     start(&mut one, there, next);
     one.flush_pending();
     let mut came = Vec::new();

@@ -1,12 +1,11 @@
 //! A receiver copies out of a buffer that its sender has back meanwhile: that is no message.
 
 use core::time::Duration;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use limic_policy::{Path, PathSet};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{failed, meet, open_with, outcome, pending, post, post_receive, until};
+use super::{failed, in_child, meet, open_with, outcome, pending, post, post_receive, until};
 use crate::Peer;
 use crate::engine::Engine;
 use crate::engine::protocol::arena_message;
@@ -86,7 +85,8 @@ fn a_copy_out_of_a_buffer_that_its_sender_has_back_is_no_message() {
 /// The sender's last words lie behind a descriptor, for which the receiver has no room.
 #[test]
 fn it_is_none_though_the_goodbye_cannot_be_read() {
-    let scenario = || {
+    // The limit is one of the process.
+    in_child(|| {
         let mut message = HalfRead::new();
         message.sender.borrow_loan(1).expect("an arena");
         let at_sender = message.at_sender;
@@ -104,20 +104,5 @@ fn it_is_none_though_the_goodbye_cannot_be_read() {
         });
         setrlimit(Resource::Nofile, limit).expect("the limit of before");
         message.fails();
-    };
-    // The limit is one of the process.
-    // SAFETY: the child uses what it opens itself, and ends without a destructor.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: ends the child if it hangs.
-        unsafe { libc::alarm(60) };
-        let failed = catch_unwind(AssertUnwindSafe(scenario)).is_err();
-        // SAFETY: ends the process, and nothing of the test.
-        unsafe { libc::_exit(i32::from(failed)) };
-    }
-    assert!(child > 0, "fork");
-    let mut status = 0;
-    // SAFETY: a child of this process, and a place for its status.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0, "what the child says stands above");
+    });
 }

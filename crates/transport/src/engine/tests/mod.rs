@@ -27,6 +27,7 @@ mod unexpected;
 mod unmapped;
 
 use core::time::Duration;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -115,6 +116,25 @@ fn until(engines: &mut [&mut Engine], mut done: impl FnMut(&mut [&mut Engine]) -
         }
         done
     });
+}
+
+/// Runs a part of a test in a forked child, which has copies of all endpoints.
+#[track_caller]
+fn in_child(part: impl FnOnce()) {
+    // SAFETY: the child uses its copies alone, and ends without a destructor of the test.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: ends the child if it hangs.
+        unsafe { libc::alarm(60) };
+        let failed = catch_unwind(AssertUnwindSafe(part)).is_err();
+        // SAFETY: ends the child without running anything of the parent's.
+        unsafe { libc::_exit(i32::from(failed)) };
+    }
+    assert!(child > 0, "a fork");
+    let mut status = 0;
+    // SAFETY: a child of this process, and a place for its status.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child failed; what it says stands above");
 }
 
 /// The number of an endpoint at another one, which has not met it yet.
