@@ -189,13 +189,6 @@ unsafe fn run<const N: usize, V: VmSyscall, L: Span>(
             // kernel would pin pages that it does not copy.
             (locals, _) = local.window(&mut local_entries[..N - 1], reach);
         }
-        if reach == 0 {
-            // A call for the word alone would end no loop.
-            return Err(Stopped::Errno {
-                errno: libc::EIO,
-                copied,
-            });
-        }
         if direction == Direction::Read {
             local_entries[locals] = word_entry(&raw mut word);
             remote_entries[remotes] = word_entry(ptr::without_provenance_mut(peer.word));
@@ -212,9 +205,9 @@ unsafe fn run<const N: usize, V: VmSyscall, L: Span>(
             )
         };
         match moved {
-            // The kernel gives a count only if it is above 0; an endless loop must not hang on
-            // that.
-            Ok(0) => {
+            // The kernel gives a count only if it is above 0, and no window is empty; an endless
+            // loop must not hang on that.
+            Ok(bytes) if bytes == 0 || reach == 0 => {
                 return Err(Stopped::Errno {
                     errno: libc::EIO,
                     copied,

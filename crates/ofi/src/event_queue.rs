@@ -165,18 +165,16 @@ unsafe extern "C" fn write(
     _: u64,
 ) -> isize {
     ffi_guard::size(|| {
-        // SAFETY: C passes what it was given, and `len` bytes.
-        let (queue, bytes) = unsafe {
-            let queue: &EventQueue = object::object(queue);
-            let bytes = match len {
-                0 => Vec::new(),
-                len => core::slice::from_raw_parts(buffer.cast::<u8>(), len).to_vec(),
-            };
-            (queue, bytes)
-        };
+        // SAFETY: C passes what it was given.
+        let queue: &EventQueue = unsafe { object::object(queue) };
         if !queue.writable {
             return Err(FI_EINVAL);
         }
+        let bytes = match len {
+            0 => Vec::new(),
+            // SAFETY: C passes `len` bytes.
+            len => unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), len) }.to_vec(),
+        };
         let mut events = queue.events();
         events.push_back((event, bytes));
         if let Some(wait) = &queue.wait {

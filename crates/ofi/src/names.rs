@@ -5,7 +5,7 @@
 //! | limic's own 64 bytes | what `fi_getname` gives, also of endpoints with a service |
 //! | `fi_limic://` and these bytes in hexadecimal | the same as text |
 //! | `fi_limic://localhost:SERVICE`, in 64 bytes too | what `fi_getinfo` gives for a service |
-//! | `fi_limic://localhost`, in 64 bytes too | what it gives for an own endpoint otherwise, and for a node without a service |
+//! | `fi_limic://localhost`, in 64 bytes too | what it gives where nobody is named |
 //!
 //! A service is given in `fi_getinfo` or by `fi_setname`. It is a name on this node, in this
 //! network namespace, for processes of one user.

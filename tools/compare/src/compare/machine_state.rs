@@ -80,7 +80,7 @@ impl Pass {
             Some("the distance could not be read")
         } else if self.changed() {
             Some("the distance has changed meanwhile")
-        } else if self.disturbed && !self.is_beside_others() {
+        } else if self.disturbed && !self.busy {
             Some("others have used the CPUs meanwhile")
         } else {
             None
@@ -107,10 +107,12 @@ impl Pass {
         both.is_some_and(|(least, most)| changed(least, most))
     }
 
-    /// The middle of the readings on a logarithmic scale, if the pass counts.
+    /// The middle of the readings on a logarithmic scale, if the pass counts and they say
+    /// something.
     fn steady(&self) -> Option<f64> {
         let (least, most) = (self.line_latency_us_least?, self.line_latency_us_most?);
-        self.refused().is_none().then(|| middle(least, most))
+        let says = self.refused().is_none() && !self.is_beside_others();
+        says.then(|| middle(least, most))
     }
 }
 
@@ -213,7 +215,7 @@ impl Distances {
 pub(super) fn spread(passes: &[Pass]) -> Option<Spread> {
     let readings = passes
         .iter()
-        .filter(|pass| pass.refused().is_none() && !pass.is_beside_others())
+        .filter(|pass| pass.steady().is_some())
         .flat_map(|pass| [pass.line_latency_us_least, pass.line_latency_us_most]);
     Spread::of(readings.flatten())
 }
@@ -265,9 +267,7 @@ pub(super) fn doubts(passes: &[Pass]) -> Vec<String> {
     let mut doubts = Vec::new();
     // There is one border at most, so that a machine with three distances mixes two of them.
     for distance in distances.seen() {
-        let steady = passes
-            .iter()
-            .filter(|pass| distances.is_at(pass, distance) && !pass.is_beside_others());
+        let steady = passes.iter().filter(|pass| distances.is_at(pass, distance));
         if let Some(all) = Spread::of(steady.filter_map(Pass::steady))
             && changed(all.least, all.most)
         {
