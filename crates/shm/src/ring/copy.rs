@@ -7,8 +7,8 @@
 //!
 //! Each size class moves its head and its tail with loads of fixed width that may
 //! overlap, so that a class has no loop, and no branch on the low bits of the
-//! length. All loads of a class come before its stores only where registers
-//! allow; source and destination never overlap.
+//! length. Source and destination never overlap, so each part is stored before the next one is
+//! loaded: the compiler would keep it on the stack in between.
 
 pub mod instructions;
 mod long;
@@ -284,14 +284,10 @@ unsafe fn part<T: Copy>(from: *const u8, to: *mut u8, at: usize) {
 /// As [`copy_bytes`], and `size_of::<T>() <= len`; `T` is an array of bytes.
 #[inline(always)]
 unsafe fn ends<T: Copy>(from: *const u8, to: *mut u8, len: usize) {
-    let tail = len - size_of::<T>();
-    // SAFETY: 0..size_of::<T>() and tail..len are within 0..len; unaligned
-    // accesses need no alignment; every byte pattern is a `T`.
+    // SAFETY: 0..size_of::<T>() and the last bytes of that number are within 0..len.
     unsafe {
-        let first = from.cast::<T>().read_unaligned();
-        let last = from.add(tail).cast::<T>().read_unaligned();
-        to.cast::<T>().write_unaligned(first);
-        to.add(tail).cast::<T>().write_unaligned(last);
+        part::<T>(from, to, 0);
+        part::<T>(from, to, len - size_of::<T>());
     }
 }
 
