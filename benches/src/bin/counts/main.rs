@@ -65,7 +65,7 @@ fn nothing() -> Result<()> {
 fn messages(pair: &Pair) -> Result<()> {
     let small = [1_u8; 8];
     let large = [1_u8; 1024];
-    for (len, message) in [("8", &small[..]), ("1K", &large[..])] {
+    for (len, message) in [("8", &small[..]), ("64", &large[..64]), ("1K", &large[..])] {
         let room = &mut [0_u8; 1024][..message.len()];
         calls(
             &format!("send {len}"),

@@ -19,7 +19,7 @@
 //! bytes ..      payload
 //! ```
 //!
-//! Streams mostly repeat their tag. A record that repeats it and so fits in a line goes without:
+//! Streams mostly repeat their tag. A record that repeats it goes without, if it is short:
 //! [`SAME_TAG`].
 //!
 //! The next record begins on the word behind it, or, if the header says [`ENDS_LINE`], on the next
@@ -54,9 +54,9 @@
 //! terminator, so there is always room for it.
 //!
 //! The word behind a record that ends its line lies on another line, and a store there would hold
-//! up that of the header. So once such a record of one line is published, the producer zeroes the
-//! first word of the line behind the next one, if that is free and in the lap. The record that ends
-//! there needs no terminator any more.
+//! up that of the header. So once such a record of at most [`FEW_LINES`] is published, the producer
+//! zeroes the word behind the next one of as many, if that is free and in the lap. The record that
+//! ends there needs no terminator any more.
 //!
 //! The consumer returns words by a release store to `read`, which the producer loads with acquire
 //! before it writes over them (pair *word credit*). It does so only once [`CREDIT_LINES`] lines
@@ -99,10 +99,12 @@
 //! go over twice: the consumer polls it, and takes it back as soon as the producer's first store to
 //! it is done. So the producer fills in all other lines, and the terminator, before it. It asks for
 //! all of them, and for that of the header, right before it stores a payload, unless the processor
-//! fetches them together by itself. A consumer that finds nothing asks for as many lines as the
-//! last record had, at most four, so that all come at once. If it asked for more, it would take
-//! them from the producer of a shorter record. A consumer asks for its own line before it copies
-//! the payload, so that the store that returns the words does not hold up its answer.
+//! fetches them together by itself. Once a record of at most [`FEW_LINES`] is published, it asks
+//! for those of a later one too, and hands its lines over to the cache that both share, if the
+//! processor can do that. A consumer that finds nothing asks for as many lines as the last record
+//! had, at most four, so that all come at once. If it asked for more, it would take them from the
+//! producer of a shorter record. A consumer asks for its own line before it copies the payload, so
+//! that the store that returns the words does not hold up its answer.
 //! docs/decisions/0014 has the figures.
 //!
 //! The shape is that of FastForward (Giacomoni, Moseley and Vachharajani,
@@ -133,12 +135,18 @@ pub const ENDS_LINE: u64 = 1 << 31;
 /// first one, that is 0.
 pub const SAME_TAG: u64 = 1 << 30;
 
-/// Greatest payload of a record without a tag of its own, in bytes: longer ones would gain nothing.
-const MOST_SAME_TAG: u32 = (LINE - WORD) as u32;
+/// Greatest payload of a record without a tag of its own, in bytes, and of one that is published in
+/// one step: that of two lines with a tag, which even the smallest ring takes. Longer ones would
+/// gain nothing.
+pub const MOST_SAME_TAG: u32 = (2 * LINE - RECORD_HEADER) as u32;
 
-/// Lines ahead of the current one whose ownership the producer asks for before it needs them.
-/// Between two caches that do not share the next level, a line takes as long as several short
-/// messages.
+/// Most lines of a record after which the producer gets ready what the next one like it needs. For
+/// longer ones that takes longer than it saves (decision 0014).
+const FEW_LINES: u64 = 4;
+
+/// Lines ahead of the current one whose ownership the producer asks for before it needs them, or
+/// twice those of a record, if that is more. Between two caches that do not share the next level, a
+/// line takes as long as several short messages.
 const AHEAD_LINES: u64 = 4;
 
 /// Payload that travels in the line of the header, in bytes.

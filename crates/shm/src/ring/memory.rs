@@ -155,6 +155,12 @@ pub unsafe trait Memory: Clone {
     /// asked for before.
     fn stores_wait_in_turn(&self) -> bool;
 
+    /// Moves the cache line at `offset` to where another core finds it sooner, if the processor
+    /// can, and does not wait for that.
+    fn demote(&self, offset: usize) {
+        let _ = offset;
+    }
+
     /// Asks for the cache line at `offset`, and does not wait for it.
     fn prefetch_read(&self, offset: usize);
 

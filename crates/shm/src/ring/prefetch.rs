@@ -34,6 +34,20 @@ pub(super) fn read_to_second(line: *const u8) {
     hint!(line, x86_64: "prefetcht1 [{}]", aarch64: "prfm pldl2keep, [{}]");
 }
 
+/// Moves a line out of this core's own caches into the one that all cores share, for another core
+/// to find it there. Where the processor has no such instruction, nothing happens.
+#[inline(always)]
+pub(super) fn demote(line: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: it never faults, whatever the address, and changes no register, no flag, and no
+    // memory; processors without it take the opcode for one that does nothing.
+    unsafe {
+        core::arch::asm!("cldemote [{}]", in(reg) line, options(nostack, preserves_flags));
+    }
+    #[cfg(any(miri, not(target_arch = "x86_64")))]
+    let _ = line;
+}
+
 /// Asks for a line and its ownership, to be written. By the instruction itself: the intrinsic would
 /// become a read prefetch unless the build names prfchw as a target feature, and processors without
 /// it ignore the opcode.

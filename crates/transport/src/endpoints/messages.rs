@@ -2,7 +2,7 @@
 //! or right to its protocols.
 
 use limic_shm::bytes::total;
-use limic_shm::ring::line::INLINE_PAYLOAD;
+use limic_shm::ring::line::{INLINE_PAYLOAD, MOST_SAME_TAG};
 
 #[cfg(feature = "ibverbs")]
 use super::VerbsEndpoint;
@@ -35,21 +35,57 @@ impl Inner<Engine> {
         if let [one] = data {
             // What is longer is not even tried.
             if one.len <= INLINE_PAYLOAD as usize {
-                let mut engine = self.engine.borrow_unguarded();
                 // SAFETY: the caller's promise.
-                let sent = unsafe { attempt::short(&mut engine.cx, to.0, tag.0, immediate, *one) };
-                drop(engine);
-                // The rest is called last, so that the short way has no registers to save.
-                return match sent {
-                    Short::Sent => true,
-                    Short::SentToSleeper => self.ring(to),
-                    // SAFETY: the caller's promise.
-                    Short::No => unsafe { self.try_refused(to, tag, immediate, *one) },
-                };
+                return unsafe { self.try_short::<1>(to, tag, immediate, *one) };
+            }
+            if one.len <= MOST_SAME_TAG as usize {
+                // SAFETY: the caller's promise.
+                return unsafe { self.try_two_lines(to, tag, immediate, *one) };
             }
         }
         // SAFETY: the caller's promise.
         unsafe { self.try_whole(to, tag, immediate, data) }
+    }
+
+    /// The same of one that is likely to have so many lines at most.
+    ///
+    /// # Safety
+    /// As [`Messages::try_send`].
+    #[inline(always)]
+    unsafe fn try_short<const LINES: usize>(
+        &self,
+        to: Peer,
+        tag: Tag,
+        immediate: Option<u64>,
+        data: RawSlice,
+    ) -> bool {
+        let mut engine = self.engine.borrow_unguarded();
+        // SAFETY: the caller's promise.
+        let sent = unsafe { attempt::short::<LINES>(&mut engine.cx, to.0, tag.0, immediate, data) };
+        drop(engine);
+        // The rest is called last, so that the short way has no registers to save.
+        match sent {
+            Short::Sent => true,
+            Short::SentToSleeper => self.ring(to),
+            // SAFETY: the caller's promise.
+            Short::No => unsafe { self.try_refused(to, tag, immediate, data) },
+        }
+    }
+
+    /// The same with up to two lines, apart from the way of one.
+    ///
+    /// # Safety
+    /// As [`Messages::try_send`].
+    #[inline(never)]
+    unsafe fn try_two_lines(
+        &self,
+        to: Peer,
+        tag: Tag,
+        immediate: Option<u64>,
+        data: RawSlice,
+    ) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.try_short::<2>(to, tag, immediate, data) }
     }
 
     /// A message that [`short`](attempt::short) has refused.

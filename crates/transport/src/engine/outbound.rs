@@ -94,13 +94,13 @@ impl Outbound {
         self.longest_record
     }
 
-    /// Pushes a short message under the tag of the record before, through a private ring: whether
-    /// the peer is to be rung. `None`: nothing was done.
+    /// Pushes a short message, of so many lines at most, under the tag of the record before,
+    /// through a private ring: whether the peer is to be rung. `None`: nothing was done.
     ///
     /// # Safety
     /// The slice is readable during the call.
     #[inline(always)]
-    pub(crate) unsafe fn push_short(
+    pub(crate) unsafe fn push_short<const LINES: usize>(
         &mut self,
         tag: u64,
         immediate: Option<u64>,
@@ -112,7 +112,8 @@ impl Outbound {
         };
         let kind = frame::message_kind(EAGER, immediate);
         // SAFETY: the caller's promise, and no slice of an application lies in a ring.
-        let pushed = unsafe { ring.push_same_tag(kind, tag, immediate, data.start, data.len) };
+        let pushed =
+            unsafe { ring.push_same_tag::<LINES>(kind, tag, immediate, data.start, data.len) };
         pushed.then(|| self.waker.must_ring())
     }
 

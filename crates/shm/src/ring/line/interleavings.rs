@@ -42,7 +42,7 @@ fn transfer_tagged(lines: u32, hot: u64, lengths: &'static [u32], tag: fn(u64) -
                     // SAFETY: private memory.
                     if seed % 2 == 1
                         && unsafe {
-                            producer.push_same_tag(
+                            producer.push_same_tag::<2>(
                                 1,
                                 tag(seed as u64),
                                 None,
@@ -90,6 +90,11 @@ fn transfer_tagged(lines: u32, hot: u64, lengths: &'static [u32], tag: fn(u64) -
 #[test]
 fn line_ring_wraps_with_records_of_one_tag() {
     transfer_tagged(LINES, LINES.into(), &[8, 0, 8, 56, 8, 8], |_| 7);
+}
+
+#[test]
+fn line_ring_wraps_with_records_of_one_tag_and_two_lines() {
+    transfer_tagged(PACKED, PACKED.into(), &[104, 104, 8, 104, 112], |_| 7);
 }
 
 #[test]

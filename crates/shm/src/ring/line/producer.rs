@@ -1,10 +1,11 @@
 //! The sender's end of a line ring.
 
 mod cursor;
+mod lines;
 mod reservation;
 
 use super::{
-    AHEAD_LINES, ENDS_LINE, GeometryError, HOT_LINES, LINE_WORDS, MOST_SAME_TAG, Memory, PAD, READ,
+    ENDS_LINE, GeometryError, HOT_LINES, LINE, LINE_WORDS, MOST_SAME_TAG, Memory, PAD, READ,
     RECEIPT, SAME_TAG, Shape, WORD, header, rest_of_line, words_for,
 };
 use crate::sync::Ordering;
@@ -24,6 +25,8 @@ pub struct LineProducer<M> {
     /// In the cold lap: where to look whether the hot one is read.
     look_back: u64,
     max_payload: u32,
+    /// What the memory says of it, which is the same always.
+    stores_wait_in_turn: bool,
     /// Tag of the last record.
     tag: u64,
 }
@@ -43,6 +46,7 @@ impl<M: Memory> LineProducer<M> {
     pub(super) fn of(mem: M, shape: Shape) -> Self {
         let cursor = Cursor::new(shape.hot);
         Self {
+            stores_wait_in_turn: mem.stores_wait_in_turn(),
             mem,
             cursor,
             other: Cursor::new(shape.cold),
@@ -78,10 +82,10 @@ impl<M: Memory> LineProducer<M> {
         self.reserve_words(len, words_for(len) - u64::from(same), same)
     }
 
-    /// Publishes a record of at most 56 bytes that has the tag of the one before, if its place is
-    /// at hand: [`reserve_tagged`] and all that follows in one, as a stream of short messages needs
-    /// it. A word may stand ahead of the bytes. False: nothing was done. `kind` is neither 0 nor
-    /// [`PAD`].
+    /// Publishes a record of so many lines at most, one or two, that has the tag of the one before,
+    /// if its place is at hand: [`reserve_tagged`] and all that follows in one, as a stream of
+    /// short messages needs it. A word may stand ahead of the bytes. False: nothing was done.
+    /// `kind` is neither 0 nor [`PAD`].
     ///
     /// [`reserve_tagged`]: Self::reserve_tagged
     ///
@@ -89,7 +93,7 @@ impl<M: Memory> LineProducer<M> {
     ///
     /// `from` is valid for `len` bytes outside of the ring.
     #[inline(always)]
-    pub unsafe fn push_same_tag(
+    pub unsafe fn push_same_tag<const LINES: usize>(
         &mut self,
         kind: u8,
         tag: u64,
@@ -98,23 +102,34 @@ impl<M: Memory> LineProducer<M> {
         len: usize,
     ) -> bool {
         let skip = ahead.map_or(0, |_| WORD);
+        if skip + len > LINES * LINE - WORD {
+            return false;
+        }
         let Some(slot) = self.slot_of_same_tag(tag, skip + len) else {
             return false;
         };
         let payload = slot.offset + WORD;
-        self.ask_for_ends(&slot);
+        let (head, rest) = match LINES {
+            1 => (len, 0),
+            _ => lines::parts(payload + skip, len),
+        };
+        if rest > LINE {
+            return false;
+        }
         // SAFETY: the slot has room for the word and `len` bytes there, and nothing is published in
         // between; the rest is the caller's promise.
         unsafe {
+            if rest == 0 {
+                self.write_line(&slot, payload + skip, from, len);
+            } else {
+                self.write_two_lines(&slot, payload + skip, from, (head, rest));
+            }
             if let Some(word) = ahead {
                 // The header, stored behind it, orders it.
                 self.mem
                     .word64_unchecked(payload)
                     .store(word, Ordering::Relaxed);
             }
-            // It copies up to 64 bytes, and these are at most 56.
-            let copied = self.mem.write_short(payload + skip, from, len);
-            debug_assert!(copied, "a short payload");
             self.publish_same_tag(&slot, kind, skip + len);
         }
         true
@@ -196,17 +211,9 @@ impl<M: Memory> LineProducer<M> {
     #[inline(always)]
     unsafe fn publish_same_tag(&mut self, slot: &Slot, kind: u8, len: usize) {
         debug_assert!(kind != 0 && kind != PAD, "the ring's own kinds");
-        // SAFETY: both lie in the lap, by `slot_at_hand`.
-        let (behind, head) = unsafe {
-            (
-                self.mem.word64_unchecked(slot.behind),
-                self.mem.word64_unchecked(slot.offset),
-            )
-        };
-        // The terminator, before the header: see the module's docs.
-        if !self.is_cleared(slot) {
-            behind.store(0, Ordering::Relaxed);
-        }
+        self.clear_behind(slot);
+        // SAFETY: it lies in the lap, by `slot_at_hand`.
+        let head = unsafe { self.mem.word64_unchecked(slot.offset) };
         let mut word = header(len as u32, kind, slot.start) | SAME_TAG;
         if slot.ends_line {
             word |= ENDS_LINE;
@@ -216,42 +223,13 @@ impl<M: Memory> LineProducer<M> {
         self.published(slot.start, slot.end, slot.ends_line);
     }
 
-    /// Asks for both lines of a record of one line whose terminator is still to be stored, and on
-    /// the next one.
-    #[inline(always)]
-    fn ask_for_ends(&self, slot: &Slot) {
-        if slot.ends_line && !self.is_cleared(slot) {
-            slot.ask_for_lines(&self.mem);
-        }
-    }
-
-    /// Whether the word behind a record in the lap in use is 0 already.
-    #[inline(always)]
-    fn is_cleared(&self, slot: &Slot) -> bool {
-        slot.end == self.cursor.cleared
-    }
-
     /// Goes on behind a record that ends before `bound`.
     #[inline(always)]
     fn published(&mut self, start: u64, end: u64, ends_line: bool) {
         self.cursor.index += end - start;
         self.cursor.write = end;
-        if !ends_line {
-            return;
-        }
-        // Off the way of this message: the terminator of the next one, and ownership of a line of
-        // later ones, unless the consumer still has to read it.
-        let next = end + LINE_WORDS;
-        if end - start <= LINE_WORDS && next < self.bound {
-            let offset = self.cursor.lap.first + (self.cursor.index + LINE_WORDS) as usize * WORD;
-            // SAFETY: before `bound`, so in the lap, and free, as in `slot_at_hand`.
-            let word = unsafe { self.mem.word64_unchecked(offset) };
-            // The header of the next record orders it.
-            word.store(0, Ordering::Relaxed);
-            self.cursor.cleared = next;
-        }
-        if end + AHEAD_LINES * LINE_WORDS < self.cursor.limit {
-            self.mem.prefetch_write(self.cursor.ahead());
+        if ends_line {
+            self.prepare_next((end - start).next_multiple_of(LINE_WORDS));
         }
     }
 

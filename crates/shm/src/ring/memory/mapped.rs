@@ -163,6 +163,11 @@ unsafe impl Memory for Mapped {
     }
 
     #[inline(always)]
+    fn demote(&self, offset: usize) {
+        prefetch::demote(self.pointer(offset));
+    }
+
+    #[inline(always)]
     fn stores_wait_in_turn(&self) -> bool {
         processor::stores_wait_in_turn()
     }

@@ -21,8 +21,8 @@ pub(crate) enum Short {
     No,
 }
 
-/// Sends a message if that is all that there is to do about it: one that is short, to a peer with a
-/// ring of its own, under the tag of the one before, as most are.
+/// Sends a message if that is all that there is to do about it: one of so many lines at most, to a
+/// peer with a ring of its own, under the tag of the one before, as most are.
 ///
 /// The line that it takes stays with the receiver until that has read it, and until then this
 /// core's stores wait one behind the other, in a buffer that holds some dozens of them: a stream
@@ -33,7 +33,7 @@ pub(crate) enum Short {
 /// # Safety
 /// The slice is readable during the call.
 #[inline(always)]
-pub(crate) unsafe fn short(
+pub(crate) unsafe fn short<const LINES: usize>(
     cx: &mut Cx,
     to: u32,
     tag: u64,
@@ -48,14 +48,18 @@ pub(crate) unsafe fn short(
     else {
         return Short::No;
     };
-    if len >= pair.routes.inline_below {
+    let path = if len < pair.routes.inline_below {
+        Path::Inline
+    } else if LINES > 1 && pair.goes_in_record(len) && !pair.status.is_over_budget() {
+        Path::Eager
+    } else {
         return Short::No;
-    }
+    };
     // SAFETY: the caller's promise.
-    match unsafe { pair.out.push_short(tag, immediate, data) } {
+    match unsafe { pair.out.push_short::<LINES>(tag, immediate, data) } {
         None => Short::No,
         Some(must_ring) => {
-            cx.counters.sent(&peer.counts, Path::Inline, len);
+            cx.counters.sent(&peer.counts, path, len);
             if must_ring {
                 Short::SentToSleeper
             } else {

@@ -1,7 +1,7 @@
 //! The sender's way round a lap, and where a record goes in it.
 
 use crate::ring::Memory;
-use crate::ring::line::{AHEAD_LINES, LINE_WORDS, Lap, WORD, rest_of_line};
+use crate::ring::line::{LINE_WORDS, Lap, WORD, rest_of_line};
 
 /// The sender's view of one lap.
 #[derive(Debug, Clone, Copy)]
@@ -117,10 +117,10 @@ impl Cursor {
         (slot, end + 1)
     }
 
-    /// Offset of the line to ask for.
+    /// Offset of the word so many ahead, less than a lap.
     #[inline(always)]
-    pub(super) fn ahead(&self) -> usize {
-        let index = self.index + AHEAD_LINES * LINE_WORDS;
+    pub(super) fn ahead(&self, words: u64) -> usize {
+        let index = self.index + words;
         let index = if index >= self.lap.words {
             index - self.lap.words
         } else {

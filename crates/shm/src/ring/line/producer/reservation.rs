@@ -3,12 +3,8 @@
 use super::LineProducer;
 use super::cursor::{Slot, Step};
 use crate::ring::Memory;
-use crate::ring::line::{ENDS_LINE, LINE, PAD, RECORD_HEADER, SAME_TAG, WORD, header};
+use crate::ring::line::{ENDS_LINE, PAD, RECORD_HEADER, SAME_TAG, WORD, header};
 use crate::sync::Ordering;
-
-/// Payloads of up to so many bytes are written line by line: a store across the border of two lines
-/// needs both at once, and the consumer may ask for one of them meanwhile (decision 0014).
-const BY_LINES: usize = 256;
 
 /// Room for one record. Dropped without [`publish`](Self::publish), it leaves the
 /// ring as it was.
@@ -43,16 +39,9 @@ impl<M: Memory> Reservation<'_, M> {
         // words free (pair *word credit*), and the consumer looks at none of them
         // before `publish`, except at the header word.
         unsafe {
-            let (offset, len) = (self.payload() + at as usize, len as usize);
-            if len > LINE - offset % LINE {
-                // No reference to the reservation, so that it stays in registers.
-                let ends = (self.slot.offset, self.slot.behind);
-                write_lines(&self.ring.mem, ends, offset, from, len);
-            } else {
-                self.ring.ask_for_ends(&self.slot);
-                let copied = self.ring.mem.write_short(offset, from, len);
-                debug_assert!(copied, "a line at most");
-            }
+            let offset = self.payload() + at as usize;
+            self.ring
+                .write_payload(&self.slot, offset, from, len as usize);
         }
     }
 
@@ -115,17 +104,9 @@ impl<M: Memory> Reservation<'_, M> {
         } = self;
         let mem = &ring.mem;
         // SAFETY: `reserve` and `Cursor::slot` put all of the record, of one word at least, before
-        // the end of a lap of the area, and the word behind it into the same lap.
-        let (behind, head) = unsafe {
-            (
-                mem.word64_unchecked(slot.behind),
-                mem.word64_unchecked(slot.offset),
-            )
-        };
-        // The terminator, before the header: see the module's docs.
-        if !ring.is_cleared(&slot) {
-            behind.store(0, Ordering::Relaxed);
-        }
+        // the end of a lap of the area.
+        let head = unsafe { mem.word64_unchecked(slot.offset) };
+        ring.clear_behind(&slot);
         let mut word = header(len, kind, slot.start);
         if same {
             assert!(tag == ring.tag, "the room was reserved for another tag");
@@ -147,47 +128,5 @@ impl<M: Memory> Reservation<'_, M> {
         } else {
             ring.publish_way(&slot);
         }
-    }
-}
-
-/// Copies a payload of several lines, and to the first of them last: the consumer polls that of the
-/// header, and would take it back before the header is stored if the stores in between had to wait
-/// for their own lines. `behind` is the word behind the record, which is cleared in between for the
-/// same reason.
-///
-/// # Safety
-///
-/// As [`Reservation::write`], `offset` being that of the first byte; the bytes go over the end of
-/// its line; the word is one of `mem`, and free.
-#[inline(never)]
-unsafe fn write_lines<M: Memory>(
-    mem: &M,
-    (header, behind): (usize, usize),
-    offset: usize,
-    from: *const u8,
-    len: usize,
-) {
-    let head = offset.wrapping_neg() % LINE;
-    // SAFETY: the caller's promise, for parts of the same bytes: those up to the end of the first
-    // line, and those behind it, which may be copied line by line.
-    unsafe {
-        if mem.stores_wait_in_turn() {
-            let ask = |at| mem.prefetch_write(offset + at);
-            (head..len).step_by(LINE).for_each(ask);
-            mem.prefetch_write(behind);
-            mem.prefetch_write(header);
-        }
-        if len <= BY_LINES {
-            for at in (head..len).step_by(LINE) {
-                // It copies up to 64 bytes, and these are no more.
-                let copied = mem.write_short(offset + at, from.add(at), LINE.min(len - at));
-                debug_assert!(copied, "a line at most");
-            }
-        } else {
-            mem.write(offset + head, from.add(head), len - head);
-        }
-        // As in `publish`, but before the bytes of the first line.
-        mem.word64_unchecked(behind).store(0, Ordering::Relaxed);
-        mem.write(offset, from, head);
     }
 }

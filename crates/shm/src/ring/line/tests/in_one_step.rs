@@ -28,7 +28,10 @@ fn in_one(
         _ => (None, bytes),
     };
     // SAFETY: a slice of private memory.
-    let sent = unsafe { producer.push_same_tag(1, tag, word, rest.as_ptr(), rest.len()) };
+    let sent = unsafe {
+        producer.push_same_tag::<1>(1, tag, word, rest.as_ptr(), rest.len())
+            || producer.push_same_tag::<2>(1, tag, word, rest.as_ptr(), rest.len())
+    };
     (sent, sent || in_two(producer, tag, bytes))
 }
 
@@ -83,7 +86,7 @@ fn ring_line_is_the_same_whether_records_take_one_step_or_two() {
             // takes.
             let (tag, len) = (
                 round / 7 % 3,
-                [8, 0, 56, 8, 57, 3, 16, 8][round as usize % 8],
+                [8, 0, 56, 8, 57, 3, 16, 112, 104, 113, 8][round as usize % 11],
             );
             let bytes = pattern(round, len);
             let (soon, sent) = in_one(&mut one, tag, &bytes, round % 3 == 0);
