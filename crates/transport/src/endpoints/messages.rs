@@ -47,7 +47,7 @@ impl Inner<Engine> {
         unsafe { self.try_whole(to, tag, immediate, data) }
     }
 
-    /// The same of one that is likely to have so many lines at most.
+    /// The same of one that goes in a record of so many lines at most, if it goes the short way.
     ///
     /// # Safety
     /// As [`Messages::try_send`].
@@ -72,7 +72,8 @@ impl Inner<Engine> {
         }
     }
 
-    /// The same with up to two lines, apart from the way of one.
+    /// The same with up to two lines, in code of its own: that of one line has no registers to
+    /// save.
     ///
     /// # Safety
     /// As [`Messages::try_send`].

@@ -35,7 +35,7 @@ impl<M: Memory> LineProducer<M> {
         }
     }
 
-    /// The same of what goes in one line beside that of the header.
+    /// The same of bytes that all lie in one line, or are 64 at most.
     ///
     /// # Safety
     ///
@@ -48,8 +48,7 @@ impl<M: Memory> LineProducer<M> {
         from: *const u8,
         len: usize,
     ) {
-        // Both lines of a record of one line whose terminator is still to be stored, and on the
-        // next one.
+        // The line of the header, and the next one if the terminator is still to be stored there.
         if slot.ends_line && !self.is_cleared(slot) {
             slot.ask_for_lines(&self.mem);
         }
@@ -139,8 +138,8 @@ impl<M: Memory> LineProducer<M> {
         }
     }
 
-    /// Lets the consumer find so many bytes before the position in the cache that both share. The
-    /// lines that it has asked for meanwhile are there already, or on their way.
+    /// Lets the consumer find the last so many bytes in the cache that both share. Lines that it
+    /// has asked for meanwhile are with it already, or on their way.
     #[inline(always)]
     fn demote_last(&self, bytes: usize) {
         let end = self.cursor.lap.first + self.cursor.index as usize * WORD;
