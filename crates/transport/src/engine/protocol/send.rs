@@ -45,6 +45,7 @@ pub(crate) unsafe fn post(
         more,
         ..Message::new(to, tag, immediate, data)
     };
+    let mut is_offer = false;
     // The answer to an offer tells of its match.
     let stage = match matched {
         true => SendStage::Queued,
@@ -52,7 +53,12 @@ pub(crate) unsafe fn post(
         false => match unsafe { attempt(cx, &message, Turn::Refused) } {
             Attempt::Sent => return Ok(Posted::Done(sent(to, tag, message.len))),
             Attempt::Begun(at) => SendStage::Fragments(Fragments::new(at, message.len)),
-            Attempt::Waits | Attempt::Offer | Attempt::InPlace => SendStage::Queued,
+            Attempt::Offer => {
+                // Nothing is queued in front of it. What goes over a network goes in bursts.
+                is_offer = matches!(cx.peers.channel(to), Some(Channel::Shm(_)));
+                SendStage::Queued
+            }
+            Attempt::Waits | Attempt::InPlace => SendStage::Queued,
         },
     };
     // SAFETY: the caller's promise is the buffer's invariant.
@@ -70,7 +76,9 @@ pub(crate) unsafe fn post(
     cx.counters.event(Event::Waited);
     let slot = cx.requests.insert(Operation::Send(sending));
     let id = cx.requests.id(slot);
-    queue(cx, to, BacklogEntry::Message(id));
+    if !(is_offer && offer::push_offer(cx, to, slot)) {
+        queue(cx, to, BacklogEntry::Message(id));
+    }
     // It may be done by now: queued behind nothing.
     Ok(posted(cx, slot, Owner::Caller))
 }
