@@ -231,7 +231,7 @@ impl<O: OperationKind> Requests<O> {
         let cold = &mut self.cold[slot as usize];
         cold.operation = O::OVER;
         match outcome {
-            Ok(status) => return self.deliver(slot, status),
+            Ok(status) => return self.deliver(slot, copy_by_words(&status)),
             Err(error) => cold.error = Some(error),
         }
         self.completed += 1;
