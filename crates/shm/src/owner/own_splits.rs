@@ -10,8 +10,8 @@ use crate::system::FIRST_GENERATION;
 pub struct OwnSplits<S> {
     /// Of copies into its memory.
     pub incoming: SplitIn<Mapped>,
-    /// Of `incoming`.
-    free: Vec<u32>,
+    /// The sender of each of `incoming`.
+    senders: Vec<Option<u32>>,
     /// The serial number of the last copy.
     serial: u64,
     /// Of copies out of its memory.
@@ -26,7 +26,7 @@ impl<S: Copy> OwnSplits<S> {
         let count = segment.shape().split_copies;
         Self {
             incoming: SplitIn::new(segment.split_in()),
-            free: (0..count).rev().collect(),
+            senders: vec![None; count as usize],
             serial: u64::from(FIRST_GENERATION - 1),
             outgoing: SplitOut::new(segment.split_out()),
             sends: vec![None; count as usize],
@@ -36,7 +36,9 @@ impl<S: Copy> OwnSplits<S> {
     /// Opens a copy into this endpoint's memory: gives its line and its serial number. `None`: no
     /// line is free.
     pub fn open(&mut self, terms: &SplitTerms) -> Option<(u32, u64)> {
-        let line = self.free.pop()?;
+        let line = self.senders.iter().position(Option::is_none)?;
+        self.senders[line] = Some(terms.sender);
+        let line = line as u32;
         self.serial += 1;
         self.incoming.open(line, self.serial, terms);
         Some((line, self.serial))
@@ -45,7 +47,13 @@ impl<S: Copy> OwnSplits<S> {
     /// Ends a copy into which nobody writes any more, and frees its line.
     pub fn close(&mut self, line: u32) {
         self.incoming.end(line);
-        self.free.push(line);
+        self.senders[line as usize] = None;
+    }
+
+    /// Open copies of what a sender sends.
+    pub fn open_from(&self, sender: u32) -> usize {
+        let from_it = |from: &&Option<u32>| **from == Some(sender);
+        self.senders.iter().filter(from_it).count()
     }
 
     /// Takes a line for a send that is to be copied by both ends. `None`: all lines are for sends

@@ -28,7 +28,8 @@ const SEND: usize = 16;
 const RECEIVE: usize = 24;
 const BYTES: usize = 32;
 const ADDRESS: usize = 40;
-const FRONT: usize = 48;
+const BLOCK: usize = 48;
+const FRONT: usize = 56;
 
 /// Of the sender's line.
 const CLAIMED: usize = 16;
@@ -49,6 +50,8 @@ pub struct SplitTerms {
     pub bytes: u64,
     /// The receive buffer.
     pub address: u64,
+    /// Bytes of each block but the last.
+    pub block: u64,
 }
 
 /// How far a sender is, in its own words.
@@ -87,6 +90,7 @@ impl<M: Memory> SplitIn<M> {
         store(RECEIVE, terms.receive);
         store(BYTES, terms.bytes);
         store(ADDRESS, terms.address);
+        store(BLOCK, terms.block);
         store(FRONT, 0);
         // Release: pairs with the acquire in `PeerSplits::terms`: the terms are whole.
         at_line(&self.0, line, SERIAL).store(serial, Ordering::Release);
@@ -195,6 +199,7 @@ impl<W: Words> PeerSplits<W> {
             receive: load(RECEIVE),
             bytes: load(BYTES),
             address: load(ADDRESS),
+            block: load(BLOCK),
         };
         // Pairs with the release fence in `SplitIn::open`.
         fence(Ordering::Acquire);

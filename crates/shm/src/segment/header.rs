@@ -7,7 +7,7 @@ pub const MAGIC: [u8; 8] = *b"LIMICSEG";
 
 /// The version of everything in the segment whose meaning two processes must
 /// agree on: layout, rings, flags, and the words in them. Rises with each change.
-pub const LAYOUT_VERSION: u32 = 7;
+pub const LAYOUT_VERSION: u32 = 8;
 
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 64;

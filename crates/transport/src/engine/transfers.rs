@@ -16,8 +16,9 @@ const OVERSUBSCRIBED_BYTES: u64 = 1 << 20;
 ///
 /// # Invariants
 /// - A peer stands in `asked_by` or in `resting` once while sends to it wait.
-/// - A copy stands in `copies`: once, or again where a peer has failed and another copy has got
-///   the slot of one that was left there. Then it has two parts in a turn, and that is all.
+/// - A copy stands in `copies`: once, or again where it has got the slot of one that was left
+///   there, when its peer failed or had made all of it. Then it has two parts in a turn, and that
+///   is all.
 /// - A line of `splits` is in use while its copy stands in `copies`, or waits for the other end.
 pub(crate) struct Transfers {
     /// Peers that asked for fragments and wait for some (`PeerEntry::asked`), or waited before they

@@ -42,6 +42,7 @@ fn terms(serial: u64) -> SplitTerms {
         receive: serial + 20,
         bytes: serial + 30,
         address: serial + 40,
+        block: serial + 50,
     }
 }
 

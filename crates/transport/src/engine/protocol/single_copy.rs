@@ -15,10 +15,14 @@ use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot}
 /// Bytes per visit.
 pub(crate) const COPY_STEP: u64 = 2 << 20;
 
-/// Moves every single copy on by one part. True if bytes moved.
+/// Copies that are visited in a turn. Records that come meanwhile have others made by the other
+/// side, or wait for the end of one.
+const MOST_VISITS: usize = 4;
+
+/// Moves single copies on, each by one part. True if bytes moved.
 pub(crate) fn push_copies(cx: &mut Cx) -> bool {
     let mut moved = false;
-    for _ in 0..cx.transfers.copies.len() {
+    for _ in 0..cx.transfers.copies.len().min(MOST_VISITS) {
         let Some(slot) = cx.transfers.copies.pop_front() else {
             break;
         };

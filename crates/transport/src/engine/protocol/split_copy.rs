@@ -1,5 +1,6 @@
 //! Both sides at once: the receiver reads blocks from the front while the sender writes blocks
-//! from the back, until they meet. Two cores copy one message, each with one copy.
+//! from the back, until they meet. Two cores copy one message, each with one copy. In a stream each
+//! side copies some messages, and they meet only in one of which the sender is late.
 //!
 //! Each side claims blocks in a line of its own, which the other one can read and nobody else can
 //! write (`splits`). The records only say that there is something to look at: any peer of the two
@@ -9,37 +10,60 @@
 //! up, since its endpoint closes for example, ends the copy in its line, and waits until the block
 //! under way is written, before the buffer is its owner's again.
 
-use crate::engine::control::autotune;
-use crate::engine::outbox;
-use crate::engine::protocol::rendezvous;
-
 use limic_copy::{RemoteRange, SplitCopy, address_of_room};
 use limic_policy::Path;
 use limic_records::{ClearToSend, Done, Next, SplitRequest, Violation};
 use limic_shm::owner::split::SplitTerms;
 
+use crate::engine::control::autotune;
 use crate::engine::cx::Cx;
+use crate::engine::outbox;
+use crate::engine::peer::pair::ShmPair;
+use crate::engine::protocol::rendezvous;
 use crate::engine::request::operation::{SplitRead, SplitWrite};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
 use crate::raw::RequestId;
 
 /// Bytes of a block: long enough to make a system call worth it, short enough to meet in the
-/// middle. Both sides compute it from the length of the message: four blocks of a short one, so
-/// that each copies half of it.
+/// middle.
 const SHORTEST_BLOCK: u64 = 16 << 10;
 const LONGEST_BLOCK: u64 = 128 << 10;
 
-pub(crate) fn block(total: u64) -> u64 {
-    (total / 4)
-        .next_multiple_of(4 << 10)
-        .clamp(SHORTEST_BLOCK, LONGEST_BLOCK)
+/// Blocks of a short message by itself: each side copies half of it.
+const BLOCKS_ALONE: u64 = 4;
+
+/// Those of one in a stream, whose sender most often copies both. It begins with the back, so that
+/// it is not where the receiver is if that takes all messages into one buffer.
+const BLOCKS_IN_STREAM: u64 = 2;
+
+/// Messages of a stream that are with their sender: one goes on when the other one is written.
+const MOST_AT_SENDER: usize = 2;
+
+/// The receiver starts. Both sides copy a message by itself. Of a stream each copies some messages,
+/// by fewer and longer calls of the kernel.
+pub(crate) fn start_split_copy(cx: &mut Cx, slot: Slot, incoming: Incoming) {
+    let is_alone = cx.transfers.copies.is_empty();
+    let has_enough = !is_alone && cx.transfers.splits.open_from(incoming.from()) >= MOST_AT_SENDER;
+    if has_enough || !open(cx, slot, incoming, is_alone) {
+        if let Some(receiving) = cx.requests.known_receive(slot) {
+            receiving.stage = ReceiveStage::Reading(incoming);
+        }
+    }
+    cx.transfers.copies.push_back(slot);
 }
 
-/// The receiver starts: it opens a line for the copy, and names it to the sender.
-pub(crate) fn start_split_copy(cx: &mut Cx, slot: Slot, incoming: Incoming) {
+/// Opens a line for a copy, and names it to the sender. False: all lines are in use.
+fn open(cx: &mut Cx, slot: Slot, incoming: Incoming, is_alone: bool) -> bool {
+    let blocks = match is_alone {
+        true => BLOCKS_ALONE,
+        false => BLOCKS_IN_STREAM,
+    };
+    let block = (incoming.wanted / blocks)
+        .next_multiple_of(4 << 10)
+        .clamp(SHORTEST_BLOCK, LONGEST_BLOCK);
     let receive = cx.requests.id(slot).0;
     let Some(receiving) = cx.requests.known_receive(slot) else {
-        return;
+        return false;
     };
     let opened = address_of_room(receiving.into.slices()).and_then(|address| {
         cx.transfers.splits.open(&SplitTerms {
@@ -48,18 +72,35 @@ pub(crate) fn start_split_copy(cx: &mut Cx, slot: Slot, incoming: Incoming) {
             receive,
             bytes: incoming.wanted,
             address,
+            block,
         })
     });
-    if let Some((line, serial)) = opened {
-        let split = SplitRead::new(line, serial, incoming.wanted);
-        receiving.stage = ReceiveStage::SplitRead(incoming, split);
-        let send = incoming.remote;
-        outbox::control(cx, incoming.from(), SplitRequest { send, line }.encode());
-    } else {
-        // All lines are in use: read alone.
-        receiving.stage = ReceiveStage::Reading(incoming);
+    let Some((line, serial)) = opened else {
+        return false;
+    };
+    let split = SplitRead {
+        left_to_sender: !is_alone,
+        ..SplitRead::new(line, serial, incoming.wanted, block)
+    };
+    receiving.stage = ReceiveStage::SplitRead(incoming, split);
+    let send = incoming.remote;
+    outbox::control(cx, incoming.from(), SplitRequest { send, line }.encode());
+    true
+}
+
+/// The sender has written a message, and gets another one that nobody has begun, if one waits.
+fn open_next(cx: &mut Cx, from: u32) {
+    let next = cx.transfers.copies.iter().find_map(|slot| {
+        let stage = cx.requests.receiving(*slot)?.stage;
+        let ReceiveStage::Reading(incoming) = stage else {
+            return None;
+        };
+        let fits = incoming.from() == from && incoming.path == Path::SplitCopy && incoming.got == 0;
+        fits.then_some((*slot, incoming))
+    });
+    if let Some((slot, incoming)) = next {
+        open(cx, slot, incoming, false);
     }
-    cx.transfers.copies.push_back(slot);
 }
 
 /// The sender is asked to write from the back.
@@ -86,6 +127,9 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
     if terms.bytes > sending.data.len() {
         return Err("a request for bytes outside of the message");
     }
+    if terms.block < SHORTEST_BLOCK {
+        return Err("a request for blocks that are too short");
+    }
     let requests = &mut cx.requests;
     let is_over = |send| !is_split_write(requests, send);
     let Some(line) = cx.transfers.splits.take_out(id, from, serial, is_over) else {
@@ -99,6 +143,7 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
             peer_line: asked.line,
             serial,
             total: terms.bytes,
+            block: terms.block,
             own_blocks: 0,
             remote: terms.receive,
             address: terms.address,
@@ -135,6 +180,12 @@ pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
     let ReceiveStage::SplitRead(incoming, mut split) = receiving.stage else {
         return true;
     };
+    if split.left_to_sender && !cx.transfers.copies.is_empty() {
+        // Others are read first, and by then the sender has written it, unless it is busy.
+        split.left_to_sender = false;
+        receiving.stage = ReceiveStage::SplitRead(incoming, split);
+        return false;
+    }
     let Some(pair) = cx.peers.pair(incoming.from()) else {
         return true;
     };
@@ -142,11 +193,9 @@ pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
         let progress = pair.splits.progress(split.serial);
         progress.map_or(0, |progress| progress.claimed)
     });
-    let blocks = SplitCopy::new(split.total, block(split.total));
-    let range = blocks
-        .ok()
-        .and_then(|blocks| blocks.next_front(split.own_blocks, back));
-    let Some(range) = range else {
+    let blocks = SplitCopy::new(split.total, split.block).ok();
+    let next = |own| blocks.and_then(|blocks| blocks.next_front(own, back));
+    let Some(range) = next(split.own_blocks) else {
         split.finished = true;
         receiving.stage = ReceiveStage::SplitRead(incoming, split);
         finish_split(cx, slot);
@@ -161,26 +210,18 @@ pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
         key: incoming.key,
         len: split.total,
     };
-    match pair.copies.read(
-        Path::Cma,
-        remote,
-        &receiving.into,
-        range.start,
-        range.end - range.start,
-    ) {
-        Ok(_) => {
-            split.own_blocks += 1;
-            receiving.stage = ReceiveStage::SplitRead(incoming, split);
-            false
-        }
-        Err(failed) => {
-            split.finished = true;
-            receiving.stage = ReceiveStage::SplitRead(incoming, split);
-            rendezvous::demote(cx, incoming.from(), Path::SplitCopy, &failed.why);
-            finish_split(cx, slot);
-            true
-        }
+    let (into, len) = (&receiving.into, range.end - range.start);
+    let read = pair.copies.read(Path::Cma, remote, into, range.start, len);
+    split.own_blocks += u32::from(read.is_ok());
+    split.finished = read.is_err() || next(split.own_blocks).is_none();
+    receiving.stage = ReceiveStage::SplitRead(incoming, split);
+    if let Err(failed) = read {
+        rendezvous::demote(cx, incoming.from(), Path::SplitCopy, &failed.why);
     }
+    if split.finished {
+        finish_split(cx, slot);
+    }
+    split.finished
 }
 
 /// Writes one block from the back. True if the send needs no more visits.
@@ -196,12 +237,10 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
         return true;
     };
     let front = pair.splits.front(split.peer_line);
-    let blocks = SplitCopy::new(split.total, block(split.total));
-    let range = blocks
-        .ok()
-        .and_then(|blocks| blocks.next_back(split.own_blocks, front));
+    let blocks = SplitCopy::new(split.total, split.block).ok();
+    let next = |own| blocks.and_then(|blocks| blocks.next_back(own, front));
     let mut failed = None;
-    if let Some(range) = range {
+    if let Some(range) = next(split.own_blocks) {
         let claimed = split.own_blocks + 1;
         cx.transfers.splits.outgoing.claim(split.line, claimed);
         // If it shows the copy now, the receiver will see the claim before it gives the buffer
@@ -222,7 +261,9 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
             Some(Ok(_)) => {
                 split.own_blocks = claimed;
                 sending.stage = SendStage::SplitWrite(split);
-                return false;
+                if next(claimed).is_some() {
+                    return false;
+                }
             }
             Some(Err(error)) => failed = Some(error.why),
             None => {}
@@ -254,14 +295,20 @@ pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64) {
         return;
     };
     if split.peer_blocks.is_none() && pair.splits.progress(split.serial).is_none() {
-        // From here on it cannot begin.
         cx.transfers.splits.incoming.end(split.line);
-        if pair.splits.progress(split.serial).is_none() {
+        if !has_begun(pair, split.serial) {
             split.peer_blocks = Some(0);
             receiving.stage = ReceiveStage::SplitRead(incoming, split);
         }
     }
     finish_split(cx, slot);
+}
+
+/// Whether the sender has claimed a block of a copy that has ended. If not, it cannot begin any
+/// more.
+fn has_begun(pair: &ShmPair, serial: u64) -> bool {
+    let progress = pair.splits.progress(serial);
+    progress.is_some_and(|progress| progress.claimed > 0)
 }
 
 /// Completes the receive if both sides are done; asks again for what neither copied.
@@ -272,19 +319,27 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
     let ReceiveStage::SplitRead(mut incoming, mut split) = receiving.stage else {
         return;
     };
-    if split.peer_blocks.is_none() {
-        let pair = cx.peers.pair(incoming.from());
-        let progress = pair.and_then(|pair| pair.splits.progress(split.serial));
+    // What has too many blocks is in none.
+    let blocks = SplitCopy::new(split.total, split.block);
+    let left = |theirs| blocks.map_or(0..split.total, |cut| cut.left(split.own_blocks, theirs));
+    if let (None, Some(pair)) = (split.peer_blocks, cx.peers.pair(incoming.from())) {
+        let progress = pair.splits.progress(split.serial);
         split.peer_blocks = progress.and_then(|progress| progress.finished);
+        if split.peer_blocks.is_none() && left(0).is_empty() {
+            // All was read here. A sender that is busy elsewhere is not waited for.
+            cx.transfers.splits.incoming.end(split.line);
+            split.peer_blocks = (!has_begun(pair, split.serial)).then_some(0);
+        }
         receiving.stage = ReceiveStage::SplitRead(incoming, split);
     }
-    let (true, Some(theirs)) = (split.finished, split.peer_blocks) else {
+    let Some(theirs) = split.peer_blocks else {
         return;
     };
+    let left = left(theirs);
+    if !split.finished && !left.is_empty() {
+        return;
+    }
     cx.transfers.splits.close(split.line);
-    // What has too many blocks is in none.
-    let blocks = SplitCopy::new(split.total, block(split.total));
-    let left = blocks.map_or(0..split.total, |cut| cut.left(split.own_blocks, theirs));
     incoming.got = incoming.wanted - (left.end - left.start);
     if !left.is_empty() {
         // One copy failed on the way; the bytes between the two come in fragments. That says
@@ -295,6 +350,7 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
         receiving.stage = ReceiveStage::Assembling(incoming);
     }
     if left.is_empty() {
+        open_next(cx, incoming.from());
         return rendezvous::finish_copy(cx, slot, &incoming);
     }
     let id = cx.requests.id(slot);

@@ -270,12 +270,15 @@ pub(crate) struct SplitRead {
     /// This endpoint's line of `splits`, and the copy's serial number.
     pub(crate) line: u32,
     pub(crate) serial: u64,
-    /// Bytes to copy in all.
+    /// Bytes to copy in all, and those of a block.
     pub(crate) total: u64,
+    pub(crate) block: u64,
     /// Blocks that this side has copied.
     pub(crate) own_blocks: u32,
     /// Blocks that the sender has copied, once that is known.
     pub(crate) peer_blocks: Option<u32>,
+    /// This side lets the sender copy while it has others to read.
+    pub(crate) left_to_sender: bool,
     /// This side found no block left, or failed.
     pub(crate) finished: bool,
     /// This side gave up, and the sender writes no more.
@@ -284,13 +287,15 @@ pub(crate) struct SplitRead {
 
 impl SplitRead {
     /// A copy that nobody has begun.
-    pub(crate) const fn new(line: u32, serial: u64, total: u64) -> Self {
+    pub(crate) const fn new(line: u32, serial: u64, total: u64, block: u64) -> Self {
         Self {
             line,
             serial,
             total,
+            block,
             own_blocks: 0,
             peer_blocks: None,
+            left_to_sender: false,
             finished: false,
             stopped: false,
         }
@@ -305,8 +310,9 @@ pub(crate) struct SplitWrite {
     /// The receiver's line, and the copy's serial number.
     pub(crate) peer_line: u32,
     pub(crate) serial: u64,
-    /// Bytes to copy in all.
+    /// Bytes to copy in all, and those of a block.
     pub(crate) total: u64,
+    pub(crate) block: u64,
     /// Blocks that this side has copied.
     pub(crate) own_blocks: u32,
     /// The receiver's request.

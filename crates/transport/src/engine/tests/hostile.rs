@@ -102,13 +102,14 @@ fn being_written(owner: &mut Engine, peer: &mut Engine, (of_peer, of_owner): (u3
         receive: 7,
         bytes: 1 << 20,
         address: 0,
+        block: 1 << 17,
     };
     let (line, serial) = owner.cx.transfers.splits.open(&terms).expect("a line");
     let splits = &mut peer.cx.transfers.splits;
     let written = splits.take_out(RequestId(7), of_owner, serial, |_| false);
     splits.outgoing.claim(written.expect("a line"), 1);
     let incoming = Incoming::new(Envelope::new(of_peer, 0), 1 << 20, 1 << 20);
-    let stage = ReceiveStage::SplitRead(incoming, SplitRead::new(line, serial, 1 << 20));
+    let stage = ReceiveStage::SplitRead(incoming, SplitRead::new(line, serial, 1 << 20, 1 << 17));
     // SAFETY: no room.
     let into = unsafe { ReceiveBuffer::new(&[]) };
     let receive = Operation::Receive(Receiving { into, stage });

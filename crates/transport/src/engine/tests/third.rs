@@ -166,6 +166,7 @@ fn terms(sender: u32, send: RequestId, into: &[u8]) -> SplitTerms {
         receive: 7,
         bytes: LEN as u64,
         address: into.as_ptr().expose_provenance() as u64,
+        block: LEN as u64 / 4,
     }
 }
 
@@ -287,48 +288,96 @@ fn a_send_is_not_over_because_a_third_says_that_its_receiver_has_all_bytes() {
     pair.check(send, receive);
 }
 
+#[test]
+fn a_request_for_blocks_that_are_too_short_fails_its_receiver() {
+    let mut pair = Pair::new();
+    let send = pair.offer();
+    let victim = vec![0x5A_u8; LEN];
+    let terms = SplitTerms {
+        block: 1,
+        ..terms(pair.of_sender, send, &victim)
+    };
+    let splits = &mut pair.receiver.cx.transfers.splits;
+    let (line, _) = splits.open(&terms).expect("a line");
+    let record = ControlRecord::new(SPLIT_COPY, 0, [send.0, line.into()]);
+    Forger::new(&pair.sender, pair.of_receiver).push(&record);
+    let since = Instant::now();
+    while !pair.sender.cx.peers.is_gone(pair.of_receiver) {
+        assert!(
+            since.elapsed() < PATIENCE,
+            "it is taken for a peer that keeps the rules"
+        );
+        pair.sender.progress();
+    }
+    assert!(victim.iter().all(|byte| *byte == 0x5A), "it was written to");
+}
+
+/// The sender computes, and looks at its ring when all is done.
+#[test]
+fn a_receiver_reads_all_of_a_message_whose_sender_is_busy() {
+    let mut pair = Pair::new();
+    let send = pair.offer();
+    let receive = pair.accept();
+    let since = Instant::now();
+    let received = loop {
+        assert!(since.elapsed() < PATIENCE, "it waits for its sender");
+        pair.receiver.progress();
+        if let Some(received) = pair.receiver.test(receive) {
+            break received;
+        }
+    };
+    assert!(received.is_ok(), "{received:?}");
+    assert!(pair.room == pair.data, "other bytes have come");
+    let since = Instant::now();
+    while pair.sender.test(send).is_none() {
+        assert!(since.elapsed() < PATIENCE, "the send goes on");
+        pair.sender.progress();
+    }
+}
+
 /// More than the sender has lines for: its receivers read the rest alone.
 #[test]
 fn more_split_copies_than_lines_arrive_whole() {
-    const EACH: usize = 12;
+    const RECEIVERS: usize = 9;
+    const EACH: usize = 4;
     const LEN: usize = 256 << 10;
-    let (mut first, mut second, mut sender) = (open(), open(), open());
-    let (of_sender, at_first) = attach_both(&mut first, &mut sender);
-    let (also_of_sender, at_second) = attach_both(&mut second, &mut sender);
-    assert!(2 * EACH > sender.cx.memory.segment.shape().split_copies as usize);
+    let mut sender = open();
+    let mut receivers: Vec<Engine> = (0..RECEIVERS).map(|_| open()).collect();
+    let numbers: Vec<(u32, u32)> = receivers
+        .iter_mut()
+        .map(|receiver| attach_both(receiver, &mut sender))
+        .collect();
     let data: Vec<u8> = (0..LEN).map(|at| (at % 251) as u8).collect();
-    let mut rooms = vec![vec![0_u8; LEN]; 2 * EACH];
+    let mut rooms = vec![vec![0_u8; LEN]; RECEIVERS * EACH];
     let mut receives = Vec::new();
     for (at, room) in rooms.iter_mut().enumerate() {
-        let (receiver, from, to) = match at % 2 {
-            0 => (&mut first, of_sender, at_first),
-            _ => (&mut second, also_of_sender, at_second),
-        };
-        let tag = at as u64;
+        let (of_sender, to) = numbers[at % RECEIVERS];
+        let (receiver, tag) = (&mut receivers[at % RECEIVERS], at as u64);
         // SAFETY: rooms and data stay as long as the endpoints.
-        let receive = pending(unsafe { post_receive(receiver, (Peer(from), tag), room) });
+        let receive = pending(unsafe { post_receive(receiver, (Peer(of_sender), tag), room) });
         // SAFETY: as above.
         pending(unsafe { post(&mut sender, to, tag, &data) });
         receives.push((at, receive));
     }
     sender.progress();
     // All requests for a part are there before the sender looks.
-    first.progress();
-    second.progress();
+    for receiver in &mut receivers {
+        receiver.progress();
+    }
     let since = Instant::now();
     while !receives.is_empty() {
         assert!(since.elapsed() < PATIENCE, "{} go on", receives.len());
-        turn(&mut [&mut sender, &mut first, &mut second]);
-        receives.retain(|(at, receive)| {
-            let receiver = if at % 2 == 0 { &mut first } else { &mut second };
-            match receiver.test(*receive) {
+        sender.progress();
+        turn(&mut receivers.iter_mut().collect::<Vec<_>>());
+        receives.retain(
+            |(at, receive)| match receivers[at % RECEIVERS].test(*receive) {
                 None => true,
                 Some(outcome) => {
                     assert!(outcome.is_ok(), "{outcome:?}");
                     false
                 }
-            }
-        });
+            },
+        );
     }
     assert!(
         rooms.iter().all(|room| *room == data),
