@@ -93,6 +93,59 @@ fn memory_that_was_given_back_and_made_again_is_read_where_it_is() {
     });
 }
 
+/// Where the table says split copy, as these settings make it say everywhere.
+#[test]
+fn both_sides_copy_long_messages_out_of_buffers() {
+    const MESSAGES: usize = 8;
+    const LEN: usize = (3 << 20) + 5;
+    let cast = Cast::new("both_sides_copy_long_messages_out_of_buffers");
+    cast.run(|rank| {
+        let settings = settings(|with| {
+            let paths = "inline,eager,split-copy,peer-readable".parse();
+            with.skew(false).allowed(paths.expect("paths"))
+        });
+        let endpoint = HybridEndpoint::with(settings.expect("settings")).expect("open");
+        let other = rank.connect(&endpoint)[1 - rank.rank as usize];
+        let mut buffer = endpoint.buffer(LEN).expect("memory");
+        for (at, byte) in buffer.iter_mut().enumerate() {
+            *byte = of(1, at);
+        }
+        // One at a time, and several under way.
+        for window in [1, MESSAGES] {
+            if rank.rank == 0 {
+                endpoint
+                    .scope(|scope| {
+                        for message in 0..window {
+                            scope.isend(other, DATA, &buffer[message..])?;
+                        }
+                        Ok(())
+                    })
+                    .expect("sent");
+            } else {
+                let mut rooms = vec![vec![0; LEN]; window];
+                endpoint
+                    .scope(|scope| {
+                        for room in &mut rooms {
+                            scope.irecv((other, DATA), room)?;
+                        }
+                        Ok(())
+                    })
+                    .expect("messages");
+                for (message, room) in rooms.iter().enumerate() {
+                    let len = LEN - message;
+                    let wrong = (0..len).find(|at| room[*at] != of(1, at + message));
+                    assert_eq!(wrong, None, "message {message}");
+                }
+            }
+        }
+        if rank.rank == 1 {
+            let by = received(&endpoint.counters(), Path::PeerReadable);
+            assert_eq!(by, 1 + MESSAGES as u64);
+        }
+        rank.link.meet(&endpoint);
+    });
+}
+
 #[test]
 fn a_setting_keeps_messages_to_two_copies() {
     let cast = Cast::new("a_setting_keeps_messages_to_two_copies");

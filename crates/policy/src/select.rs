@@ -54,6 +54,9 @@ pub fn longest_record(ring_bytes: u32, buffer_bytes: u64) -> u64 {
         .min(buffer_bytes)
 }
 
+/// Shorter messages out of memory that the receiver may read are copied by the receiver alone.
+const SHORTEST_SHARED: u64 = 1 << 20;
+
 /// What the routes of a pair follow from.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
@@ -363,6 +366,30 @@ impl Offered {
             peer_readable: self.peer_readable,
             capabilities,
         }
+    }
+}
+
+/// Whether both sides copy a part of an offered message that goes by `path`. One in memory that the
+/// receiver may read is written in part by its sender where the table says split copy for other
+/// memory: the receiver alone would take longer.
+#[must_use]
+pub fn is_shared(
+    table: &Table,
+    offered: &Offered,
+    path: Path,
+    locality: Locality,
+    capabilities: Capabilities,
+) -> bool {
+    match path {
+        Path::SplitCopy => true,
+        Path::PeerReadable if offered.len >= SHORTEST_SHARED => {
+            let otherwise = Offered {
+                peer_readable: false,
+                ..*offered
+            };
+            answer(table, &otherwise.query(locality, capabilities)).0 == Path::SplitCopy
+        }
+        _ => false,
     }
 }
 

@@ -96,3 +96,28 @@ fn what_goes_by_a_path_that_was_asked_for_is_offered() {
         assert_eq!(plan, SendPlan::Offer, "{path}");
     }
 }
+
+#[test]
+fn both_sides_copy_what_is_long_where_the_table_says_split_copy() {
+    let table = Table::built_in();
+    let is_shared = |path, len, locality| {
+        let offered = Offered {
+            len,
+            vectored: false,
+            peer_readable: path == Path::PeerReadable,
+            whole: true,
+            pace: ReceiverPace::Steady,
+        };
+        is_shared(&table, &offered, path, locality, Capabilities::ALL)
+    };
+    let far = Locality::SamePackage;
+    assert!(is_shared(Path::SplitCopy, 64 << 10, far));
+    assert!(!is_shared(Path::Cma, 4 << 20, far));
+    assert!(is_shared(Path::PeerReadable, SHORTEST_SHARED, far));
+    assert!(!is_shared(Path::PeerReadable, SHORTEST_SHARED - 1, far));
+    assert!(!is_shared(
+        Path::PeerReadable,
+        4 << 20,
+        Locality::SharedCache
+    ));
+}

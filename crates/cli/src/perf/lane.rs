@@ -64,7 +64,12 @@ pub(super) fn builder(wanted: Wanted) -> SettingsBuilder {
         return builder;
     };
     // What goes ahead of a receiver that lags goes another way than the one that is measured.
-    let builder = builder.allowed(fallback.with(path)).skew(false);
+    let paths = match path {
+        // Both sides may copy out of such memory.
+        Path::PeerReadable => fallback.with(path).with(Path::SplitCopy),
+        _ => fallback.with(path),
+    };
+    let builder = builder.allowed(paths).skew(false);
     match path {
         Path::Inline => builder.inline_max(INLINE_CAPACITY),
         Path::Eager => builder.inline_max(0).eager_max(u64::MAX),

@@ -59,21 +59,18 @@ pub(crate) fn accept(cx: &mut Cx, slot: Slot, envelope: Envelope, offer: &Offer,
 fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, whole: bool) {
     let from = incoming.from();
     line_latency::probe_latency_if_due(cx, from);
-    let (candidate, sample) = choose(cx, from, offer, incoming.wanted, whole);
-    incoming.sample = sample;
-    incoming.path = candidate.path;
-    incoming.non_temporal = candidate.non_temporal;
-    match candidate.path {
+    choose(cx, offer, &mut incoming, whole);
+    match incoming.path {
         // The sender exposes its bytes only where they are likely to be read: from the next message
         // on.
         Path::Kmod if offer.key == 0 => request_fragments(cx, slot, &incoming, Next::Exposed),
+        _ if incoming.both_sides => split_copy::start_split_copy(cx, slot, incoming),
         Path::Cma | Path::Kmod | Path::PeerReadable => {
             if let Some(receiving) = cx.requests.known_receive(slot) {
                 receiving.stage = ReceiveStage::Reading(incoming);
             }
             cx.transfers.copies.push_back(slot);
         }
-        Path::SplitCopy => split_copy::start_split_copy(cx, slot, incoming),
         Path::SameProcess if copy_in_process(cx, slot, offer, &incoming) => {
             finish_receive(cx, slot, &incoming);
         }
@@ -93,17 +90,12 @@ fn copy_in_process(cx: &mut Cx, slot: Slot, offer: &Offer, incoming: &Incoming) 
     })
 }
 
-/// How the bytes of a matched long message come, and the spell that measures it, if one
-/// does. `whole`: the receive buffer has one address.
-fn choose(
-    cx: &mut Cx,
-    from: u32,
-    offer: &Offer,
-    len: u64,
-    whole: bool,
-) -> (Candidate, Option<u32>) {
+/// Notes how the bytes of a matched long message come, and the spell that measures it, if one does.
+/// `whole`: the receive buffer has one address.
+fn choose(cx: &mut Cx, offer: &Offer, incoming: &mut Incoming, whole: bool) {
+    let (from, len) = (incoming.from(), incoming.wanted);
     let Some(pair) = cx.peers.pair(from) else {
-        return (Candidate::by(Path::Pipeline), None);
+        return;
     };
     let offered = Offered {
         len,
@@ -112,14 +104,20 @@ fn choose(
         whole,
         pace: pair.pace.own.pace(),
     };
-    let query = offered.query(pair.conditions.locality, pair.conditions.capabilities);
+    let (locality, capabilities) = (pair.conditions.locality, pair.conditions.capabilities);
+    let query = offered.query(locality, capabilities);
     let (path, tunable) = select::answer(cx.settings.policy(), &query);
     // A room in several slices has other paths, which one in one piece must not learn from.
-    if tunable && whole {
+    let (candidate, sample) = if tunable && whole {
         autotune::autotuned(cx, from, len, path, query.capabilities.paths)
     } else {
         (Candidate::by(path), None)
-    }
+    };
+    let (path, table) = (candidate.path, cx.settings.policy());
+    incoming.sample = sample;
+    incoming.path = path;
+    incoming.non_temporal = candidate.non_temporal;
+    incoming.both_sides = select::is_shared(table, &offered, path, locality, capabilities);
 }
 
 /// How the sender of a message that comes in fragments is to go on with the next ones. They may

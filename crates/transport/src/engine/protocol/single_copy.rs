@@ -3,12 +3,13 @@
 //! Each visit copies a bounded part, so that an endpoint that moves gigabytes still answers
 //! others.
 
-use limic_copy::RemoteRange;
+use limic_copy::{Failed, RemoteRange};
 use limic_policy::Path;
 use limic_records::Next;
-use limic_shm::bytes::Skip;
+use limic_shm::bytes::{ReceiveBuffer, Skip};
 
 use crate::engine::cx::Cx;
+use crate::engine::peer::pair::ShmPair;
 use crate::engine::protocol::{arena_message, rendezvous, split_copy};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
 
@@ -46,6 +47,57 @@ pub(crate) fn push_copies(cx: &mut Cx) -> bool {
     moved
 }
 
+/// Why bytes could not be read.
+pub(super) enum Unread {
+    /// The backend has failed.
+    Failed(Failed),
+    /// The arena could not be mapped.
+    Unmapped,
+    /// The sender has no such bytes in an arena.
+    Outside,
+}
+
+/// Reads up to `most` bytes from byte `at` on, out of the sender's memory, or out of what this
+/// process has mapped of it.
+pub(super) fn read(
+    pair: &ShmPair,
+    path: Path,
+    remote: RemoteRange,
+    into: &ReceiveBuffer,
+    at: u64,
+    most: u64,
+) -> Result<u64, Unread> {
+    if path != Path::PeerReadable {
+        let read = pair.copies.read(path, remote, into, at, most);
+        return read.map_err(Unread::Failed);
+    }
+    let arena = remote.key as u32;
+    let Some(bytes) = pair.arenas.bytes(arena, remote.address, remote.len) else {
+        return Err(match pair.arenas.was_missed(arena) {
+            true => Unread::Unmapped,
+            false => Unread::Outside,
+        });
+    };
+    let part = most.min(remote.len.saturating_sub(at));
+    let source = Skip {
+        inner: &bytes,
+        skip: at,
+    };
+    into.copy_part(at, part, &source, remote.len);
+    Ok(part)
+}
+
+/// What could not be read has to come in fragments, which need neither a permission nor a
+/// descriptor.
+pub(super) fn note_unread(cx: &mut Cx, incoming: &Incoming, unread: Unread) {
+    let from = incoming.from();
+    match unread {
+        Unread::Failed(failed) => rendezvous::demote(cx, from, incoming.path, &failed.why),
+        Unread::Unmapped => {}
+        Unread::Outside => cx.peers.violated(from, arena_message::OUTSIDE),
+    }
+}
+
 /// Reads the next part out of the sender's memory. True if the receive needs no more visits.
 fn read_step(cx: &mut Cx, slot: Slot) -> bool {
     let Some(receiving) = cx.requests.known_receive(slot) else {
@@ -57,50 +109,29 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
     let Some(pair) = cx.peers.pair(incoming.from()) else {
         return true;
     };
-    let (into, got) = (&receiving.into, incoming.got);
     let remote = RemoteRange {
         address: incoming.address,
         key: incoming.key,
         len: incoming.wanted,
     };
-    if incoming.path == Path::PeerReadable {
-        let Some(bytes) = pair
-            .arenas
-            .bytes(remote.key as u32, remote.address, remote.len)
-        else {
-            if pair.arenas.was_missed(remote.key as u32) {
-                // Fragments need no descriptor.
-                rendezvous::request_fragments(cx, slot, &incoming, Next::Usual);
-            } else {
-                cx.peers.violated(incoming.from(), arena_message::OUTSIDE);
-            }
-            return true;
-        };
-        let part = COPY_STEP.min(remote.len.saturating_sub(got));
-        let source = Skip {
-            inner: &bytes,
-            skip: got,
-        };
-        into.copy_part(got, part, &source, remote.len);
-        return go_on(cx, slot, incoming, part);
-    }
-    let read = pair
-        .copies
-        .read(incoming.path, remote, into, got, COPY_STEP);
-    let (copied, failed) = match read {
-        Ok(0) if incoming.got < incoming.wanted => {
-            (0, Some("it gave no bytes, and no reason".to_owned()))
-        }
-        Ok(copied) => (copied, None),
-        Err(failed) => (failed.copied, Some(failed.why)),
+    let (into, got) = (&receiving.into, incoming.got);
+    let unread = match read(pair, incoming.path, remote, into, got, COPY_STEP) {
+        Ok(0) if got < incoming.wanted => Unread::Failed(Failed {
+            copied: 0,
+            why: "it gave no bytes, and no reason".to_owned(),
+        }),
+        Ok(copied) => return go_on(cx, slot, incoming, copied),
+        Err(unread) => unread,
     };
-    if let Some(why) = failed {
-        incoming.got += copied;
-        rendezvous::demote(cx, incoming.from(), incoming.path, &why);
-        rendezvous::request_fragments(cx, slot, &incoming, Next::Usual);
-        return true;
+    if let Unread::Failed(failed) = &unread {
+        incoming.got += failed.copied;
     }
-    go_on(cx, slot, incoming, copied)
+    let is_wrong = matches!(unread, Unread::Outside);
+    note_unread(cx, &incoming, unread);
+    if !is_wrong {
+        rendezvous::request_fragments(cx, slot, &incoming, Next::Usual);
+    }
+    true
 }
 
 /// So many bytes more have come. True if that was all.

@@ -19,7 +19,7 @@ use crate::engine::control::autotune;
 use crate::engine::cx::Cx;
 use crate::engine::outbox;
 use crate::engine::peer::pair::ShmPair;
-use crate::engine::protocol::rendezvous;
+use crate::engine::protocol::{rendezvous, single_copy};
 use crate::engine::request::operation::{SplitRead, SplitWrite};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
 use crate::raw::RequestId;
@@ -95,7 +95,7 @@ fn open_next(cx: &mut Cx, from: u32) {
         let ReceiveStage::Reading(incoming) = stage else {
             return None;
         };
-        let fits = incoming.from() == from && incoming.path == Path::SplitCopy && incoming.got == 0;
+        let fits = incoming.from() == from && incoming.both_sides && incoming.got == 0;
         fits.then_some((*slot, incoming))
     });
     if let Some((slot, incoming)) = next {
@@ -211,12 +211,12 @@ pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
         len: split.total,
     };
     let (into, len) = (&receiving.into, range.end - range.start);
-    let read = pair.copies.read(Path::Cma, remote, into, range.start, len);
+    let read = single_copy::read(pair, incoming.path, remote, into, range.start, len);
     split.own_blocks += u32::from(read.is_ok());
     split.finished = read.is_err() || next(split.own_blocks).is_none();
     receiving.stage = ReceiveStage::SplitRead(incoming, split);
-    if let Err(failed) = read {
-        rendezvous::demote(cx, incoming.from(), Path::SplitCopy, &failed.why);
+    if let Err(unread) = read {
+        single_copy::note_unread(cx, &incoming, unread);
     }
     if split.finished {
         finish_split(cx, slot);

@@ -190,6 +190,8 @@ pub(crate) struct Incoming {
     pub(crate) key: u64,
     /// How the bytes come.
     pub(crate) path: Path,
+    /// The sender may copy a part of them.
+    pub(crate) both_sides: bool,
     /// The receive buffer is written with non-temporal stores.
     pub(crate) non_temporal: bool,
     /// The sender waits until all bytes have come.
@@ -215,6 +217,7 @@ impl Incoming {
             address: 0,
             key: 0,
             path: Path::EagerFragments,
+            both_sides: false,
             non_temporal: false,
             confirm: false,
             region: None,
