@@ -164,6 +164,11 @@ fn by_table(
     }
     let is_decided = decided.is_some_and(|(_, decided)| decided == path);
     explanation.note = note(path, &row, is_decided, history);
+    let (locality, capabilities) = (pair.locality, pair.capabilities);
+    let is_shared = select::is_shared(pair.table, &offered, path, locality, capabilities);
+    if path == Path::PeerReadable && is_shared {
+        explanation.note = Some("the receiver has mapped the memory; its sender writes a part");
+    }
     explanation.row = Some(row);
     explanation.is_measured = tunable && bytes >= super::autotune::LEAST_BYTES;
     explanation

@@ -185,6 +185,30 @@ fn slices_go_by_two_copies() {
 }
 
 #[test]
+fn the_part_of_the_sender_is_told() {
+    let explain = |bytes, locality| {
+        let question = Question {
+            memory: SendMemory::PeerReadable,
+            ..Question::near(bytes, locality)
+        };
+        explained(&question)
+    };
+    let far = explain(1 << 20, Locality::SamePackage);
+    assert_eq!(far.path, Path::PeerReadable);
+    assert!(
+        far.to_string().contains("its sender writes a part"),
+        "{far}"
+    );
+    for alone in [
+        explain(512 << 10, Locality::SamePackage),
+        explain(1 << 20, Locality::SharedCache),
+    ] {
+        assert_eq!(alone.path, Path::PeerReadable);
+        assert!(!alone.to_string().contains("writes a part"), "{alone}");
+    }
+}
+
+#[test]
 fn a_loan_is_handed_over_where_that_is_allowed() {
     let loan = |question| {
         explained(&Question {

@@ -2,10 +2,10 @@
 //!
 //! [`Routes`] are what follows, for one pair, from the table of paths, the settings, and where its
 //! two ends run; an endpoint keeps them per peer. A sender asks [`Routes::select`] for each
-//! message, and a receiver asks [`answer`] for each message that was offered to it. Both are pure:
-//! whatever else the choice depends on, they ask a [`SendState`] for. `limic info --why` asks the
-//! same two, so it gives the answer of the engine. [`network`] decides for
-//! peers over networks, and [`module`] where the kernel module matches.
+//! message, and a receiver asks [`answer`] and [`is_shared`] for each message that was offered to
+//! it. All are pure: whatever else the choice depends on, they ask a [`SendState`] for. `limic info
+//! --why` asks the same, so it gives the answer of the engine. [`network`] decides for peers over
+//! networks, and [`module`] where the kernel module matches.
 
 pub mod fragments;
 pub mod module;
@@ -43,6 +43,9 @@ pub(crate) const LONGEST_RECORD: u64 = 1264;
 /// before it has found the record.
 const SHORTEST_PEER_READABLE: u64 = (12 << 10) + 1;
 
+/// Shorter messages out of such memory are copied by the receiver alone.
+const SHORTEST_SHARED: u64 = 1 << 20;
+
 /// The most that goes in one record, in bytes, to a peer with private rings of so many bytes, from
 /// a pool with staging buffers of so many.
 #[must_use]
@@ -53,9 +56,6 @@ pub fn longest_record(ring_bytes: u32, buffer_bytes: u64) -> u64 {
         .min(u64::from(ring_bytes / 4))
         .min(buffer_bytes)
 }
-
-/// Shorter messages out of memory that the receiver may read are copied by the receiver alone.
-const SHORTEST_SHARED: u64 = 1 << 20;
 
 /// What the routes of a pair follow from.
 #[derive(Clone, Copy, Debug)]

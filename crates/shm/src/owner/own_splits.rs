@@ -18,6 +18,8 @@ pub struct OwnSplits<S> {
     pub outgoing: SplitOut<Mapped>,
     /// The send of each of `outgoing`.
     sends: Vec<Option<S>>,
+    /// This is a forked child: the lines are its parent's.
+    is_parents: bool,
 }
 
 impl<S: Copy> OwnSplits<S> {
@@ -30,6 +32,7 @@ impl<S: Copy> OwnSplits<S> {
             serial: u64::from(FIRST_GENERATION - 1),
             outgoing: SplitOut::new(segment.split_out()),
             sends: vec![None; count as usize],
+            is_parents: false,
         }
     }
 
@@ -44,9 +47,21 @@ impl<S: Copy> OwnSplits<S> {
         Some((line, self.serial))
     }
 
+    /// This is a forked child: nothing is stored any more.
+    pub fn leave_to_parent(&mut self) {
+        self.is_parents = true;
+    }
+
+    /// The sender of a copy begins no further write.
+    pub fn end(&self, line: u32) {
+        if !self.is_parents {
+            self.incoming.end(line);
+        }
+    }
+
     /// Ends a copy into which nobody writes any more, and frees its line.
     pub fn close(&mut self, line: u32) {
-        self.incoming.end(line);
+        self.end(line);
         self.senders[line as usize] = None;
     }
 

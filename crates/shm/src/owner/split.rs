@@ -8,7 +8,8 @@
 //!
 //! # Invariants
 //! - A serial number is of one copy only. The receiver's line shows it from when the line is whole
-//!   until the copy ends; a sender begins no write unless it shows it after the claim was stored.
+//!   until the copy ends, or the receiver lets nobody begin a block any more; a sender begins no
+//!   write unless it shows it after the claim was stored.
 //! - A line of the sender is another copy's only when the send is over that it was for.
 
 use super::Words;
@@ -59,10 +60,18 @@ pub struct SplitTerms {
 pub struct SplitProgress {
     /// Blocks that it has claimed from the back.
     pub claimed: u32,
-    /// It writes nothing now.
-    pub is_idle: bool,
+    /// Blocks that it has copied so far.
+    pub copied: u32,
     /// Blocks that it has copied, once it claims no more.
     pub finished: Option<u32>,
+}
+
+impl SplitProgress {
+    /// It writes nothing now.
+    #[must_use]
+    pub const fn is_idle(&self) -> bool {
+        self.finished.is_some() || self.copied >= self.claimed
+    }
 }
 
 fn at_line<M: Memory>(lines: &M, line: u32, at: usize) -> &AtomicU64 {
@@ -145,7 +154,7 @@ impl<M: Memory> SplitOut<M> {
         fence(Ordering::SeqCst);
     }
 
-    /// Of the claimed blocks, so many are written, or never will be.
+    /// Of the claimed blocks, so many are written.
     pub fn done(&self, line: u32, blocks: u32) {
         // Release: pairs with the acquire in `PeerSplits::progress`: the bytes are there.
         at_line(&self.0, line, DONE).store(blocks.into(), Ordering::Release);
@@ -236,7 +245,7 @@ impl<W: Words> PeerSplits<W> {
             fence(Ordering::Acquire);
             (load(SERIAL) == serial).then_some(SplitProgress {
                 claimed,
-                is_idle: finished != 0 || done >= claimed,
+                copied: done,
                 finished: finished.checked_sub(1).map(count),
             })
         });

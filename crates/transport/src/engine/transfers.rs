@@ -6,7 +6,6 @@ use limic_copy::KmodBackend;
 use limic_heap::HeapArenas;
 use limic_shm::owner::OwnSplits;
 
-use crate::engine::request::Slot;
 use crate::raw::RequestId;
 
 /// Bytes that a sender moves in long fragments, once it has waited so long that it yielded.
@@ -16,9 +15,8 @@ const OVERSUBSCRIBED_BYTES: u64 = 1 << 20;
 ///
 /// # Invariants
 /// - A peer stands in `asked_by` or in `resting` once while sends to it wait.
-/// - A copy stands in `copies`: once, or again where it has got the slot of one that was left
-///   there, when its peer failed or had made all of it. Then it has two parts in a turn, and that
-///   is all.
+/// - A copy stands in `copies` once. One that ends otherwise, since its peer has failed or has
+///   copied all of it, is left there until its turn comes.
 /// - A line of `splits` is in use while its copy stands in `copies`, or waits for the other end.
 pub(crate) struct Transfers {
     /// Peers that asked for fragments and wait for some (`PeerEntry::asked`), or waited before they
@@ -27,7 +25,7 @@ pub(crate) struct Transfers {
     /// The same where they read regions, and help with that rests.
     pub(crate) resting: Vec<u32>,
     /// Single copies.
-    pub(crate) copies: VecDeque<Slot>,
+    pub(crate) copies: VecDeque<RequestId>,
     /// Where both ends say how far they are with copies of which each does a part.
     pub(crate) splits: OwnSplits<RequestId>,
     /// What peers know of the memory from which messages go without a copy by this side.
@@ -59,6 +57,7 @@ impl Transfers {
         self.asked_by.clear();
         self.resting.clear();
         self.copies.clear();
+        self.splits.leave_to_parent();
     }
 
     #[inline(always)]

@@ -123,7 +123,7 @@ fn give_up(fault: Fault) {
             && ends
                 .sender
                 .progress(1)
-                .is_some_and(|progress| !progress.is_idle)
+                .is_some_and(|progress| !progress.is_idle())
         {
             thread::yield_now();
         }

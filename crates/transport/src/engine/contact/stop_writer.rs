@@ -25,7 +25,7 @@ const LEAVES_AFTER: Duration = Duration::from_millis(500);
 pub(crate) fn stop_writer(cx: &mut Cx, number: u32, why: &PeerFailure) -> bool {
     let mut waits = false;
     for (slot, incoming, mut split) in split_reads(cx, number) {
-        cx.transfers.splits.incoming.end(split.line);
+        cx.transfers.splits.end(split.line);
         split.stopped = *why == PeerFailure::Forked || !is_writing(cx, number, split.serial);
         waits |= !split.stopped;
         if let Some(receiving) = cx.requests.known_receive(slot) {
@@ -56,7 +56,7 @@ fn split_reads(cx: &mut Cx, number: u32) -> Vec<(Slot, Incoming, SplitRead)> {
 fn is_writing(cx: &mut Cx, number: u32, serial: u64) -> bool {
     let pair = cx.peers.pair(number);
     let progress = pair.and_then(|pair| pair.splits.progress(serial));
-    progress.is_some_and(|progress| !progress.is_idle)
+    progress.is_some_and(|progress| !progress.is_idle())
 }
 
 /// An endpoint that closes waits for the blocks that are under way: no longer than [`LEAVES_AFTER`]

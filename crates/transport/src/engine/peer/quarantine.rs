@@ -49,7 +49,7 @@ impl Quarantined {
     fn is_writing(&self, serial: u64) -> bool {
         let splits = self.splits.as_ref();
         let progress = splits.and_then(|splits| splits.progress(serial));
-        progress.is_some_and(|progress| !progress.is_idle)
+        progress.is_some_and(|progress| !progress.is_idle())
     }
 }
 

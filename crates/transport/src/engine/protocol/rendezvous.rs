@@ -69,7 +69,7 @@ fn accept_shm(cx: &mut Cx, slot: Slot, offer: &Offer, mut incoming: Incoming, wh
             if let Some(receiving) = cx.requests.known_receive(slot) {
                 receiving.stage = ReceiveStage::Reading(incoming);
             }
-            cx.transfers.copies.push_back(slot);
+            cx.transfers.copies.push_back(cx.requests.id(slot));
         }
         Path::SameProcess if copy_in_process(cx, slot, offer, &incoming) => {
             finish_receive(cx, slot, &incoming);
@@ -178,8 +178,8 @@ pub(crate) fn finish_receive(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     complete_receive(cx, slot, incoming);
 }
 
-/// All wanted bytes were read out of the sender's memory. If it has left meanwhile, the buffer may
-/// have been its owner's again while it was read.
+/// All wanted bytes were copied out of the sender's memory. If it has left meanwhile, the buffer
+/// may have been its owner's again while it was read.
 pub(crate) fn finish_copy(cx: &mut Cx, slot: Slot, incoming: &Incoming) {
     let from = incoming.from();
     let Some(pair) = cx.peers.pair(from) else {
@@ -276,12 +276,17 @@ pub(crate) fn on_clear_to_send(
     }
     // What the receiver does not read is not open to it any longer.
     sending.exposed = None;
+    let len = sending.data.len();
+    split_copy::leave(cx, slot);
     if let Some(pair) = cx.peers.pair(from) {
         pair.copies.note_kmod(clear.next == Next::Exposed);
         if clear.next == Next::Unasked {
-            pair.unasked.grant(sending.data.len());
+            pair.unasked.grant(len);
         }
     }
+    let Some(sending) = cx.requests.known_send(slot) else {
+        return Ok(());
+    };
     let confirm = match sending.stage {
         SendStage::Offered { .. } | SendStage::SplitWrite(_) => sending.delivered && !outlives,
         SendStage::Put { .. } => true,
@@ -333,6 +338,7 @@ fn on_received(cx: &mut Cx, from: u32, id: u64, path: Path) {
     if let Some(pair) = cx.peers.pair(from) {
         pair.copies.note_kmod(path == Path::Kmod);
     }
+    split_copy::leave(cx, slot);
     autotune::note_long_send(cx, from);
     send::finish_send(cx, slot, path);
 }

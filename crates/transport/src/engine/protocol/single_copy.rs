@@ -16,16 +16,19 @@ use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot}
 /// Bytes per visit.
 pub(crate) const COPY_STEP: u64 = 2 << 20;
 
-/// Copies that are visited in a turn. Records that come meanwhile have others made by the other
-/// side, or wait for the end of one.
-const MOST_VISITS: usize = 4;
+/// Parts that are copied in a turn. Between turns the rings are read: the other side has copied
+/// something, or asks for a part of it.
+const MOST_PARTS: usize = 4;
 
-/// Moves single copies on, each by one part. True if bytes moved.
+/// Moves some single copies on, each by one part. True if there were any.
 pub(crate) fn push_copies(cx: &mut Cx) -> bool {
     let mut moved = false;
-    for _ in 0..cx.transfers.copies.len().min(MOST_VISITS) {
-        let Some(slot) = cx.transfers.copies.pop_front() else {
+    for _ in 0..cx.transfers.copies.len().min(MOST_PARTS) {
+        let Some(id) = cx.transfers.copies.pop_front() else {
             break;
+        };
+        let Some(slot) = cx.requests.find(id) else {
+            continue;
         };
         let over = match cx.requests.get(slot) {
             Operation::Receive(receiving) => match receiving.stage {
@@ -41,7 +44,7 @@ pub(crate) fn push_copies(cx: &mut Cx) -> bool {
         };
         moved = true;
         if !over {
-            cx.transfers.copies.push_back(slot);
+            cx.transfers.copies.push_back(id);
         }
     }
     moved

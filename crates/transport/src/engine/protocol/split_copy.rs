@@ -29,18 +29,19 @@ use crate::raw::RequestId;
 const SHORTEST_BLOCK: u64 = 16 << 10;
 const LONGEST_BLOCK: u64 = 128 << 10;
 
-/// Blocks of a short message by itself: each side copies half of it.
+/// Least blocks of a message by itself: each side copies some of them.
 const BLOCKS_ALONE: u64 = 4;
 
-/// Those of one in a stream, whose sender most often copies both. It begins with the back, so that
+/// And of one in a stream, which its sender most often copies all. It begins with the back, so that
 /// it is not where the receiver is if that takes all messages into one buffer.
 const BLOCKS_IN_STREAM: u64 = 2;
 
 /// Messages of a stream that are with their sender: one goes on when the other one is written.
 const MOST_AT_SENDER: usize = 2;
 
-/// The receiver starts. Both sides copy a message by itself. Of a stream each copies some messages,
-/// by fewer and longer calls of the kernel.
+/// The receiver starts. Both sides copy a message by itself. Where this endpoint has other copies
+/// to make, as in a stream, each side copies some messages, by fewer and longer calls of the
+/// kernel.
 pub(crate) fn start_split_copy(cx: &mut Cx, slot: Slot, incoming: Incoming) {
     let is_alone = cx.transfers.copies.is_empty();
     let has_enough = !is_alone && cx.transfers.splits.open_from(incoming.from()) >= MOST_AT_SENDER;
@@ -49,7 +50,7 @@ pub(crate) fn start_split_copy(cx: &mut Cx, slot: Slot, incoming: Incoming) {
             receiving.stage = ReceiveStage::Reading(incoming);
         }
     }
-    cx.transfers.copies.push_back(slot);
+    cx.transfers.copies.push_back(cx.requests.id(slot));
 }
 
 /// Opens a line for a copy, and names it to the sender. False: all lines are in use.
@@ -90,13 +91,14 @@ fn open(cx: &mut Cx, slot: Slot, incoming: Incoming, is_alone: bool) -> bool {
 
 /// The sender has written a message, and gets another one that nobody has begun, if one waits.
 fn open_next(cx: &mut Cx, from: u32) {
-    let next = cx.transfers.copies.iter().find_map(|slot| {
-        let stage = cx.requests.receiving(*slot)?.stage;
+    let next = cx.transfers.copies.iter().find_map(|id| {
+        let slot = cx.requests.find(*id)?;
+        let stage = cx.requests.receiving(slot)?.stage;
         let ReceiveStage::Reading(incoming) = stage else {
             return None;
         };
         let fits = incoming.from() == from && incoming.both_sides && incoming.got == 0;
-        fits.then_some((*slot, incoming))
+        fits.then_some((slot, incoming))
     });
     if let Some((slot, incoming)) = next {
         open(cx, slot, incoming, false);
@@ -127,8 +129,13 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
     if terms.bytes > sending.data.len() {
         return Err("a request for bytes outside of the message");
     }
-    if terms.block < SHORTEST_BLOCK {
-        return Err("a request for blocks that are too short");
+    if !(SHORTEST_BLOCK..=LONGEST_BLOCK).contains(&terms.block) {
+        return Err("a request for blocks that are too short or too long");
+    }
+    if !pair.conditions.capabilities.paths.contains(Path::SplitCopy) {
+        // It may not write, or cannot, and the receiver does not know: that one reads alone.
+        outbox::answer(cx, from, Done::Written.encode(terms.receive));
+        return Ok(());
     }
     let requests = &mut cx.requests;
     let is_over = |send| !is_split_write(requests, send);
@@ -147,10 +154,11 @@ pub(crate) fn on_split_copy(cx: &mut Cx, from: u32, asked: SplitRequest) -> Resu
             own_blocks: 0,
             remote: terms.receive,
             address: terms.address,
+            finished: false,
         });
     }
     autotune::note_long_send(cx, from);
-    cx.transfers.copies.push_back(slot);
+    cx.transfers.copies.push_back(id);
     Ok(())
 }
 
@@ -238,9 +246,9 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
     };
     let front = pair.splits.front(split.peer_line);
     let blocks = SplitCopy::new(split.total, split.block).ok();
-    let next = |own| blocks.and_then(|blocks| blocks.next_back(own, front));
+    let next = |own, front| blocks.and_then(|blocks| blocks.next_back(own, front));
     let mut failed = None;
-    if let Some(range) = next(split.own_blocks) {
+    if let Some(range) = next(split.own_blocks, front) {
         let claimed = split.own_blocks + 1;
         cx.transfers.splits.outgoing.claim(split.line, claimed);
         // If it shows the copy now, the receiver will see the claim before it gives the buffer
@@ -256,12 +264,14 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
             // gives the buffer back.
             unsafe { pair.copies.write(remote, &sending.data, range.start, len) }
         });
-        cx.transfers.splits.outgoing.done(split.line, claimed);
         match written {
             Some(Ok(_)) => {
+                cx.transfers.splits.outgoing.done(split.line, claimed);
                 split.own_blocks = claimed;
                 sending.stage = SendStage::SplitWrite(split);
-                if next(claimed).is_some() {
+                // The receiver has gone on meanwhile.
+                let front = pair.splits.front(split.peer_line);
+                if next(claimed, front).is_some() {
                     return false;
                 }
             }
@@ -269,15 +279,29 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
             None => {}
         }
     }
-    cx.transfers
-        .splits
-        .outgoing
-        .finish(split.line, split.own_blocks);
     if let Some(why) = failed {
         rendezvous::demote(cx, to, Path::SplitCopy, &why);
     }
-    outbox::control(cx, to, Done::Written.encode(split.remote));
+    leave(cx, slot);
     true
+}
+
+/// The sender claims no more blocks of a send, if it has claimed any, and says so.
+pub(crate) fn leave(cx: &mut Cx, slot: Slot) {
+    let Some(sending) = cx.requests.known_send(slot) else {
+        return;
+    };
+    let (to, SendStage::SplitWrite(mut split)) = (sending.to, sending.stage) else {
+        return;
+    };
+    if split.finished {
+        return;
+    }
+    split.finished = true;
+    sending.stage = SendStage::SplitWrite(split);
+    let outgoing = &cx.transfers.splits.outgoing;
+    outgoing.finish(split.line, split.own_blocks);
+    outbox::control(cx, to, Done::Written.encode(split.remote));
 }
 
 /// The sender's half is done, or the sender takes no part, or another peer says so in its name.
@@ -295,20 +319,20 @@ pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64) {
         return;
     };
     if split.peer_blocks.is_none() && pair.splits.progress(split.serial).is_none() {
-        cx.transfers.splits.incoming.end(split.line);
-        if !has_begun(pair, split.serial) {
-            split.peer_blocks = Some(0);
-            receiving.stage = ReceiveStage::SplitRead(incoming, split);
-        }
+        cx.transfers.splits.end(split.line);
+        split.peer_blocks = copied(pair, split.serial);
+        receiving.stage = ReceiveStage::SplitRead(incoming, split);
     }
     finish_split(cx, slot);
 }
 
-/// Whether the sender has claimed a block of a copy that has ended. If not, it cannot begin any
-/// more.
-fn has_begun(pair: &ShmPair, serial: u64) -> bool {
-    let progress = pair.splits.progress(serial);
-    progress.is_some_and(|progress| progress.claimed > 0)
+/// Blocks that the sender has copied, unless it is in the middle of one. If the copy has ended, it
+/// copies no others.
+fn copied(pair: &ShmPair, serial: u64) -> Option<u32> {
+    match pair.splits.progress(serial) {
+        None => Some(0),
+        Some(progress) => progress.is_idle().then_some(progress.copied),
+    }
 }
 
 /// Completes the receive if both sides are done; asks again for what neither copied.
@@ -325,10 +349,11 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
     if let (None, Some(pair)) = (split.peer_blocks, cx.peers.pair(incoming.from())) {
         let progress = pair.splits.progress(split.serial);
         split.peer_blocks = progress.and_then(|progress| progress.finished);
-        if split.peer_blocks.is_none() && left(0).is_empty() {
-            // All was read here. A sender that is busy elsewhere is not waited for.
-            cx.transfers.splits.incoming.end(split.line);
-            split.peer_blocks = (!has_begun(pair, split.serial)).then_some(0);
+        let is_idle = split.finished && copied(pair, split.serial).is_some();
+        if split.peer_blocks.is_none() && is_idle {
+            // A sender that is busy elsewhere is not waited for.
+            cx.transfers.splits.end(split.line);
+            split.peer_blocks = copied(pair, split.serial);
         }
         receiving.stage = ReceiveStage::SplitRead(incoming, split);
     }

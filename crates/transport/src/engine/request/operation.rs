@@ -322,6 +322,8 @@ pub(crate) struct SplitWrite {
     pub(crate) remote: u64,
     /// The receiver's buffer.
     pub(crate) address: u64,
+    /// This side claims no more blocks, and has said so.
+    pub(crate) finished: bool,
 }
 
 /// The outcome of a send that went well.

@@ -139,6 +139,25 @@ impl Pair {
         (sent.expect("sent"), received.expect("received"))
     }
 
+    /// The message arrives whole while the sender has no turn, and then the send is over.
+    fn receive_alone(&mut self, send: RequestId, receive: RequestId) {
+        let since = Instant::now();
+        let received = loop {
+            assert!(since.elapsed() < PATIENCE, "it waits for its sender");
+            self.receiver.progress();
+            if let Some(received) = self.receiver.test(receive) {
+                break received;
+            }
+        };
+        assert!(received.is_ok(), "{received:?}");
+        assert!(self.room == self.data, "other bytes have come");
+        let since = Instant::now();
+        while self.sender.test(send).is_none() {
+            assert!(since.elapsed() < PATIENCE, "the send goes on");
+            self.sender.progress();
+        }
+    }
+
     /// A third asks the sender to write to a victim, whose bytes are alike, and it does not.
     fn ask_in_vain(&mut self, send: RequestId, record: &ControlRecord, victim: &[u8]) {
         Forger::new(&self.sender, self.of_receiver).push(record);
@@ -166,7 +185,7 @@ fn terms(sender: u32, send: RequestId, into: &[u8]) -> SplitTerms {
         receive: 7,
         bytes: LEN as u64,
         address: into.as_ptr().expose_provenance() as u64,
-        block: LEN as u64 / 4,
+        block: 128 << 10,
     }
 }
 
@@ -237,6 +256,15 @@ fn a_sender_writes_no_block_more_when_its_receiver_has_ended_the_copy() {
 #[test]
 fn a_receive_is_not_over_because_a_third_says_that_its_sender_has_written() {
     let (mut pair, send, receive) = Pair::under_way();
+    let Some(SendStage::SplitWrite(split)) = pair.send_stage(send) else {
+        panic!("the sender takes no part");
+    };
+    // As if it were stopped in the middle of the next block.
+    let claim = |pair: &Pair, blocks| {
+        let outgoing = &pair.sender.cx.transfers.splits.outgoing;
+        outgoing.claim(split.line, blocks);
+    };
+    claim(&pair, split.own_blocks + 1);
     let mut forger = Forger::new(&pair.receiver, pair.of_sender);
     let blocks = [receive.0, 1 << 20];
     let mut written = Done::Written.encode(receive.0);
@@ -249,6 +277,22 @@ fn a_receive_is_not_over_because_a_third_says_that_its_sender_has_written() {
         pair.receiver.test(receive).is_none(),
         "its sender is in the middle of it"
     );
+    claim(&pair, split.own_blocks);
+    pair.check(send, receive);
+}
+
+/// The receiver lets its sender begin no block more, and waits for the one under way.
+#[test]
+fn a_receive_ends_though_a_third_says_to_its_sender_that_it_has_all_bytes() {
+    let (mut pair, send, receive) = Pair::under_way();
+    let Some(SendStage::SplitWrite(split)) = pair.send_stage(send) else {
+        panic!("the sender takes no part");
+    };
+    let outgoing = &pair.sender.cx.transfers.splits.outgoing;
+    outgoing.claim(split.line, split.own_blocks + 1);
+    pair.receiver.cx.transfers.splits.end(split.peer_line);
+    let mut forger = Forger::new(&pair.sender, pair.of_receiver);
+    forger.push(&Done::Received(Path::SplitCopy).encode(send.0));
     pair.check(send, receive);
 }
 
@@ -289,49 +333,43 @@ fn a_send_is_not_over_because_a_third_says_that_its_receiver_has_all_bytes() {
 }
 
 #[test]
-fn a_request_for_blocks_that_are_too_short_fails_its_receiver() {
-    let mut pair = Pair::new();
-    let send = pair.offer();
-    let victim = vec![0x5A_u8; LEN];
-    let terms = SplitTerms {
-        block: 1,
-        ..terms(pair.of_sender, send, &victim)
-    };
-    let splits = &mut pair.receiver.cx.transfers.splits;
-    let (line, _) = splits.open(&terms).expect("a line");
-    let record = ControlRecord::new(SPLIT_COPY, 0, [send.0, line.into()]);
-    Forger::new(&pair.sender, pair.of_receiver).push(&record);
-    let since = Instant::now();
-    while !pair.sender.cx.peers.is_gone(pair.of_receiver) {
-        assert!(
-            since.elapsed() < PATIENCE,
-            "it is taken for a peer that keeps the rules"
-        );
-        pair.sender.progress();
+fn a_request_for_blocks_that_are_too_short_or_too_long_fails_its_receiver() {
+    for block in [1, u64::MAX] {
+        let mut pair = Pair::new();
+        let send = pair.offer();
+        let victim = vec![0x5A_u8; LEN];
+        let terms = SplitTerms {
+            block,
+            ..terms(pair.of_sender, send, &victim)
+        };
+        let splits = &mut pair.receiver.cx.transfers.splits;
+        let (line, _) = splits.open(&terms).expect("a line");
+        let record = ControlRecord::new(SPLIT_COPY, 0, [send.0, line.into()]);
+        Forger::new(&pair.sender, pair.of_receiver).push(&record);
+        let since = Instant::now();
+        while !pair.sender.cx.peers.is_gone(pair.of_receiver) {
+            assert!(
+                since.elapsed() < PATIENCE,
+                "it is taken for a peer that keeps the rules"
+            );
+            pair.sender.progress();
+        }
+        assert!(victim.iter().all(|byte| *byte == 0x5A), "it was written to");
     }
-    assert!(victim.iter().all(|byte| *byte == 0x5A), "it was written to");
 }
 
-/// The sender computes, and looks at its ring when all is done.
+/// The sender computes, and looks at its ring when all is done; or it has written a part before.
 #[test]
-fn a_receiver_reads_all_of_a_message_whose_sender_is_busy() {
-    let mut pair = Pair::new();
-    let send = pair.offer();
-    let receive = pair.accept();
-    let since = Instant::now();
-    let received = loop {
-        assert!(since.elapsed() < PATIENCE, "it waits for its sender");
-        pair.receiver.progress();
-        if let Some(received) = pair.receiver.test(receive) {
-            break received;
+fn a_receive_does_not_wait_for_a_sender_that_is_busy() {
+    for takes_part in [false, true] {
+        let mut pair = Pair::new();
+        let send = pair.offer();
+        let receive = pair.accept();
+        if takes_part {
+            pair.take_part(send);
+            pair.sender.progress();
         }
-    };
-    assert!(received.is_ok(), "{received:?}");
-    assert!(pair.room == pair.data, "other bytes have come");
-    let since = Instant::now();
-    while pair.sender.test(send).is_none() {
-        assert!(since.elapsed() < PATIENCE, "the send goes on");
-        pair.sender.progress();
+        pair.receive_alone(send, receive);
     }
 }
 
