@@ -50,7 +50,9 @@ pub use kmod::{
 };
 pub use ptracer::{PeerAccess, allow_peers};
 pub use refusal::{RefusalReason, Refused};
-pub use remote::{Failed, Probe, ProbeData, RemoteProcess, address_of, address_of_room};
+pub use remote::{
+    Failed, MOST_TOGETHER, Probe, ProbeData, RemoteProcess, address_of, address_of_room,
+};
 pub use split_copy::{SplitCopy, SplitCopyError};
 
 /// The programs of the README are tests.

@@ -1,10 +1,15 @@
 //! Single copy by cross-memory attach, or the reason why there is none.
 
+use std::ptr;
+
 use limic_shm::bytes::{RawSlice, RawSliceMut, ReceiveBuffer, SendBuffer};
 
 use crate::{
     Cma, CmaPeer, CopyEngine, CopyError, LocalSlice, LocalSliceMut, ProbeWord, RemoteRange,
 };
+
+/// Messages that one call reads at most.
+pub const MOST_TOGETHER: usize = 4;
 
 /// A copy that did not work.
 #[derive(Debug)]
@@ -112,6 +117,27 @@ impl RemoteProcess {
         // SAFETY: the room is writable by the invariant of `ReceiveBuffer`, and the transport does
         // nothing else with it during the call.
         unsafe { Cma.read_at(peer, &[remote], local.as_slice(), skip, limit) }.map_err(Failed::from)
+    }
+
+    /// Reads some messages whole, each into a room of one slice, by one call of the kernel.
+    ///
+    /// # Errors
+    /// What went wrong, and after how many bytes of them all.
+    pub fn read_together(&self, messages: &[(RemoteRange, &ReceiveBuffer)]) -> Result<u64, Failed> {
+        let peer = self.peer()?;
+        let mut remotes = [RemoteRange::default(); MOST_TOGETHER];
+        let mut locals = [LocalSliceMut::new(ptr::null_mut(), 0); MOST_TOGETHER];
+        let places = remotes.iter_mut().zip(&mut locals);
+        for ((remote, local), (from, into)) in places.zip(messages) {
+            let CopySlices::One([slice]) = CopySlices::writable(into, from.len) else {
+                return Err(Failed::refused("a room in several slices"));
+            };
+            (*remote, *local) = (*from, slice);
+        }
+        let count = messages.len().min(MOST_TOGETHER);
+        let (remotes, locals) = (&remotes[..count], &locals[..count]);
+        // SAFETY: as in `read`.
+        unsafe { Cma.read_at(peer, remotes, locals, 0, u64::MAX) }.map_err(Failed::from)
     }
 
     /// Writes up to `limit` bytes from `skip` on.

@@ -4,7 +4,7 @@
 //!
 //! A line of the receiver ([`SplitIn`]): which copy it is for, where the bytes go, and how many
 //! blocks are claimed from the front. A line of the sender ([`SplitOut`]): for which copy of which
-//! receiver it is, how many blocks are claimed from the back, and how many of these are done with.
+//! receiver it is, how many blocks are claimed from the back, and how many of these are written.
 //!
 //! # Invariants
 //! - A serial number is of one copy only. The receiver's line shows it from when the line is whole

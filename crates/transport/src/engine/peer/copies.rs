@@ -46,6 +46,14 @@ impl SingleCopy {
         }
     }
 
+    /// Reads some messages whole by cross-memory attach, each into a room of one slice.
+    pub(crate) fn read_together(
+        &self,
+        messages: &[(RemoteRange, &ReceiveBuffer)],
+    ) -> Result<u64, Failed> {
+        self.cma.read_together(messages)
+    }
+
     /// Writes up to `most` bytes from byte `at` on.
     ///
     /// # Safety

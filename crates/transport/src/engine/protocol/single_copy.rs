@@ -3,7 +3,7 @@
 //! Each visit copies a bounded part, so that an endpoint that moves gigabytes still answers
 //! others.
 
-use limic_copy::{Failed, RemoteRange};
+use limic_copy::{Failed, MOST_TOGETHER, RemoteRange};
 use limic_policy::Path;
 use limic_records::Next;
 use limic_shm::bytes::{ReceiveBuffer, Skip};
@@ -15,6 +15,9 @@ use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot}
 
 /// Bytes per visit.
 pub(crate) const COPY_STEP: u64 = 2 << 20;
+
+/// Longer messages are read alone.
+const LONGEST_TOGETHER: u64 = 512 << 10;
 
 /// Parts that are copied in a turn. Between turns the rings are read: the other side has copied
 /// something, or asks for a part of it.
@@ -32,7 +35,7 @@ pub(crate) fn push_copies(cx: &mut Cx) -> bool {
         };
         let over = match cx.requests.get(slot) {
             Operation::Receive(receiving) => match receiving.stage {
-                ReceiveStage::Reading(_) => read_step(cx, slot),
+                ReceiveStage::Reading(_) => read_together(cx, slot) || read_step(cx, slot),
                 ReceiveStage::SplitRead(..) => split_copy::split_read(cx, slot),
                 _ => true,
             },
@@ -48,6 +51,15 @@ pub(crate) fn push_copies(cx: &mut Cx) -> bool {
         }
     }
     moved
+}
+
+/// Where the bytes of a message lie.
+fn remote_of(incoming: &Incoming) -> RemoteRange {
+    RemoteRange {
+        address: incoming.address,
+        key: incoming.key,
+        len: incoming.wanted,
+    }
 }
 
 /// Why bytes could not be read.
@@ -112,11 +124,7 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
     let Some(pair) = cx.peers.pair(incoming.from()) else {
         return true;
     };
-    let remote = RemoteRange {
-        address: incoming.address,
-        key: incoming.key,
-        len: incoming.wanted,
-    };
+    let remote = remote_of(&incoming);
     let (into, got) = (&receiving.into, incoming.got);
     let unread = match read(pair, incoming.path, remote, into, got, COPY_STEP) {
         Ok(0) if got < incoming.wanted => Unread::Failed(Failed {
@@ -133,6 +141,72 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
     note_unread(cx, &incoming, unread);
     if !is_wrong {
         rendezvous::request_fragments(cx, slot, &incoming, Next::Usual);
+    }
+    true
+}
+
+/// A message that may be read by one call of the kernel with others of its sender, and where to.
+fn beside_others(cx: &Cx, slot: Slot) -> Option<(Incoming, &ReceiveBuffer)> {
+    let (incoming, into) = cx.requests.reading(slot)?;
+    // Of those by split copy the sender gets another one when it has written one.
+    let fits = incoming.path == Path::Cma
+        && incoming.got == 0
+        && incoming.wanted <= LONGEST_TOGETHER
+        && into.slices().len() == 1;
+    fits.then_some((incoming, into))
+}
+
+/// Reads a message together with those of its sender that wait behind it: the call itself costs as
+/// much as some KiB. False: there are none.
+fn read_together(cx: &mut Cx, first: Slot) -> bool {
+    let Some(from) = beside_others(cx, first).map(|(incoming, _)| incoming.from()) else {
+        return false;
+    };
+    let (mut slots, mut count) = ([first; MOST_TOGETHER], 1);
+    while count < MOST_TOGETHER {
+        let next = cx.transfers.copies.front().copied();
+        let next = next.and_then(|id| cx.requests.find(id));
+        let fits = next.filter(|slot| {
+            let other = beside_others(cx, *slot);
+            other.is_some_and(|(incoming, _)| incoming.from() == from)
+        });
+        let Some(slot) = fits else { break };
+        cx.transfers.copies.pop_front();
+        slots[count] = slot;
+        count += 1;
+    }
+    let slots = &slots[..count];
+    let (Some(first), true) = (cx.requests.reading(first), count > 1) else {
+        return false;
+    };
+    let mut messages = [(remote_of(&first.0), first.1); MOST_TOGETHER];
+    for (message, slot) in messages.iter_mut().zip(slots) {
+        if let Some((incoming, into)) = cx.requests.reading(*slot) {
+            *message = (remote_of(&incoming), into);
+        }
+    }
+    let Some(pair) = cx.peers.pair(from) else {
+        return false;
+    };
+    let (mut copied, mut why) = match pair.copies.read_together(&messages[..count]) {
+        Ok(copied) => (copied, None),
+        Err(failed) => (failed.copied, Some(failed.why)),
+    };
+    for slot in slots {
+        let Some((mut incoming, _)) = cx.requests.reading(*slot) else {
+            continue;
+        };
+        let part = copied.min(incoming.wanted);
+        copied -= part;
+        if part == incoming.wanted {
+            go_on(cx, *slot, incoming, part);
+        } else {
+            incoming.got += part;
+            if let Some(why) = why.take() {
+                rendezvous::demote(cx, from, incoming.path, &why);
+            }
+            rendezvous::request_fragments(cx, *slot, &incoming, Next::Usual);
+        }
     }
     true
 }

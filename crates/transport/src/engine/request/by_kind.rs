@@ -1,8 +1,9 @@
 //! The operation in a slot, where its kind is known.
 
 use limic_matching::PostedId;
+use limic_shm::bytes::ReceiveBuffer;
 
-use super::{Operation, ReceiveStage, Receiving, Requests, Sending, Slot};
+use super::{Incoming, Operation, ReceiveStage, Receiving, Requests, Sending, Slot};
 
 impl Requests {
     /// A send that is known to be under way.
@@ -25,6 +26,17 @@ impl Requests {
     pub(crate) fn sending(&mut self, slot: Slot) -> Option<&mut Sending> {
         match &mut self.cold[slot as usize].operation {
             Operation::Send(sending) => Some(sending),
+            _ => None,
+        }
+    }
+
+    /// A message that is read by this side alone, and where to.
+    pub(crate) fn reading(&self, slot: Slot) -> Option<(Incoming, &ReceiveBuffer)> {
+        match self.under_way(slot)? {
+            Operation::Receive(Receiving {
+                into,
+                stage: ReceiveStage::Reading(incoming),
+            }) => Some((*incoming, into)),
             _ => None,
         }
     }

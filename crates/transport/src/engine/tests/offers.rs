@@ -1,11 +1,12 @@
-//! Offers of bytes that lie in memory which their receiver may read: one that names a place outside
-//! of that memory ends its sender, and the others go on.
+//! Offers that name a place where there is nothing. One of memory that the receiver may read ends
+//! its sender, and the others go on. One that the kernel refuses costs the pair the path, and no
+//! message that was to be read by the same call.
 
 use limic_policy::{Path, PathSet};
 use limic_records::{self as frame, ControlRecord, Offer};
 
 use super::third::Forger;
-use super::{attach_both, failed, open_with, outcome, post_receive, until};
+use super::{attach_both, failed, meet, open_with, outcome, pending, post, post_receive, until};
 use crate::Peer;
 use crate::counters::Event;
 use crate::engine::Engine;
@@ -90,4 +91,55 @@ fn an_offer_of_bytes_outside_of_an_arena_ends_its_sender_and_no_other() {
         let by: Vec<Path> = by.into_iter().map(|(path, _)| path).collect();
         assert_eq!(by, [Path::PeerReadable], "{name}");
     }
+}
+
+#[test]
+fn messages_beside_one_that_cannot_be_read_arrive() {
+    let mut rooms = vec![vec![0; LEN]; 4];
+    let data: Vec<u8> = (0..LEN).map(|at| (at % 251) as u8).collect();
+    let paths = PathSet::EMPTY.with(Path::Inline).with(Path::Eager);
+    let open = || open_with(|with| with.allowed(paths.with(Path::Cma)));
+    let (mut receiver, mut sender, of_sender, of_receiver) = meet(open(), open());
+    let receives: Vec<_> = rooms
+        .iter_mut()
+        // SAFETY: the rooms stay as long as the endpoints.
+        .map(|room| unsafe { post_receive(&mut receiver, (Peer(of_sender), 3), room) })
+        .map(pending)
+        .collect();
+    let mut forger = Forger::new(&receiver, of_sender);
+    for message in 0..4 {
+        if message == 1 {
+            let offer = Offer {
+                len: LEN as u64,
+                send: u64::MAX,
+                address: 8,
+                ..Offer::default()
+            };
+            forger.push(&ControlRecord::message(
+                frame::READY_TO_SEND,
+                3,
+                None,
+                offer.encode(),
+            ));
+        } else {
+            // SAFETY: the data stays as long as the endpoints.
+            pending(unsafe { post(&mut sender, of_receiver, 3, &data) });
+        }
+    }
+    for (at, receive) in receives.into_iter().enumerate() {
+        if at == 1 {
+            assert!(receiver.test(receive).is_none(), "there are no such bytes");
+            continue;
+        }
+        let mut outcome = None;
+        until(&mut [&mut receiver, &mut sender], |engines| {
+            outcome = outcome.take().or_else(|| engines[0].test(receive));
+            outcome.is_some()
+        });
+        assert_eq!(outcome.map(|outcome| outcome.is_ok()), Some(true), "{at}");
+    }
+    for (at, room) in rooms.iter().enumerate().filter(|(at, _)| *at != 1) {
+        assert!(*room == data, "{at}: other bytes have come");
+    }
+    assert_eq!(receiver.counters().event(Event::Demotions), 1);
 }
