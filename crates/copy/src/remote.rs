@@ -124,6 +124,7 @@ impl RemoteProcess {
     /// # Errors
     /// What went wrong, and after how many bytes of them all.
     pub fn read_together(&self, messages: &[(RemoteRange, &ReceiveBuffer)]) -> Result<u64, Failed> {
+        debug_assert!(messages.len() <= MOST_TOGETHER, "the rest would be left");
         let peer = self.peer()?;
         let mut remotes = [RemoteRange::default(); MOST_TOGETHER];
         let mut locals = [LocalSliceMut::new(ptr::null_mut(), 0); MOST_TOGETHER];

@@ -47,7 +47,7 @@ impl<S: Copy> OwnSplits<S> {
         Some((line, self.serial))
     }
 
-    /// This is a forked child: nothing is stored any more.
+    /// This is a forked child: copies that end here go on in its parent.
     pub fn leave_to_parent(&mut self) {
         self.is_parents = true;
     }

@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //! - A serial number is of one copy only. The receiver's line shows it from when the line is whole
-//!   until the copy ends, or the receiver lets nobody begin a block any more; a sender begins no
-//!   write unless it shows it after the claim was stored.
+//!   until the copy ends; a sender begins no write unless it shows it, and has blocks left, after
+//!   the claim was stored.
 //! - A line of the sender is another copy's only when the send is over that it was for.
 
 use super::Words;
@@ -111,6 +111,15 @@ impl<M: Memory> SplitIn<M> {
         at_line(&self.0, line, FRONT).store(blocks.into(), Ordering::Relaxed);
     }
 
+    /// No block is left: the sender begins no further write, and the line still shows the copy.
+    /// Nothing is claimed after that.
+    pub fn claim_rest(&self, line: u32) {
+        at_line(&self.0, line, FRONT).store(u64::MAX, Ordering::Relaxed);
+        // Pairs with the fence in `SplitOut::claim`: either the sender sees that no block is left,
+        // or this side sees the claim.
+        fence(Ordering::SeqCst);
+    }
+
     /// The sender begins no further write.
     pub fn end(&self, line: u32) {
         at_line(&self.0, line, SERIAL).store(0, Ordering::Relaxed);
@@ -147,10 +156,10 @@ impl<M: Memory> SplitOut<M> {
         word(SERIAL).store(serial, Ordering::Release);
     }
 
-    /// So many blocks are claimed from the back. Whether the copy is over is to be looked at next.
+    /// So many blocks are claimed from the back. [`PeerSplits::lets_write`] is to be asked next.
     pub fn claim(&self, line: u32, blocks: u32) {
         at_line(&self.0, line, CLAIMED).store(blocks.into(), Ordering::Relaxed);
-        // Pairs with the fence in `SplitIn::end`.
+        // Pairs with the fences in `SplitIn::end` and `SplitIn::claim_rest`.
         fence(Ordering::SeqCst);
     }
 
@@ -221,6 +230,11 @@ impl<W: Words> PeerSplits<W> {
         self.incoming.load(line as usize * SPLIT_BYTES + SERIAL) == serial
     }
 
+    /// Whether a block that was claimed just now may be written.
+    pub fn lets_write(&self, line: u32, serial: u64) -> bool {
+        self.shows(line, serial) && self.front(line) < u32::MAX
+    }
+
     /// Blocks that the peer, as a receiver, has claimed from the front.
     pub fn front(&self, line: u32) -> u32 {
         count(self.incoming.load(line as usize * SPLIT_BYTES + FRONT))
@@ -243,7 +257,10 @@ impl<W: Words> PeerSplits<W> {
             let claimed = count(load(CLAIMED));
             // Pairs with the release fence in `SplitOut::take`.
             fence(Ordering::Acquire);
-            (load(SERIAL) == serial).then_some(SplitProgress {
+            // Acquire: as above. Another receiver's copy may have the same number.
+            let is_same = load_acquire(SERIAL) == serial;
+            let is_same = is_same && load(PARTNER) == u64::from(self.my_number);
+            is_same.then_some(SplitProgress {
                 claimed,
                 copied: done,
                 finished: finished.checked_sub(1).map(count),

@@ -317,6 +317,7 @@ impl Engine {
 
     #[cold]
     fn leave_to_parent(&mut self) -> bool {
+        self.cx.transfers.splits.leave_to_parent();
         // Also what is kept beyond the end of an endpoint.
         failure::leave_to_parent(&mut self.cx);
         if self.cx.identity.is_closed() {

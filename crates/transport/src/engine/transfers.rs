@@ -57,7 +57,6 @@ impl Transfers {
         self.asked_by.clear();
         self.resting.clear();
         self.copies.clear();
-        self.splits.leave_to_parent();
     }
 
     #[inline(always)]

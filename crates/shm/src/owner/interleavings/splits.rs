@@ -110,11 +110,12 @@ fn give_up(fault: Fault) {
             };
             outgoing.take(0, RECEIVER, serial);
             outgoing.claim(0, 1);
-            if receiver.shows(0, serial) || fault == Fault::Unasked {
+            let lets_write = receiver.lets_write(0, serial) || fault == Fault::Unasked;
+            if lets_write {
                 write(&written, 7);
+                outgoing.done(0, 1);
             }
-            outgoing.done(0, 1);
-            outgoing.finish(0, 1);
+            outgoing.finish(0, lets_write.into());
             // The send is over, and another one gets the line.
             outgoing.take(0, RECEIVER + 1, 2);
         });
@@ -150,6 +151,44 @@ fn a_receiver_that_does_not_wait_is_found() {
     give_up(Fault::Unawaited);
 }
 
+/// The receiver has nothing left to read, and takes what its sender has copied so far, which does
+/// something else then.
+#[test]
+fn a_sender_that_pauses_has_copied_what_it_says_and_copies_no_more() {
+    loom::model(|| {
+        let ends = Ends::new();
+        let buffer = Modelled::new(LINE);
+        let written = buffer.clone();
+        ends.incoming.open(0, 1, &terms(1));
+        let (receiver, outgoing) = (ends.receiver, ends.outgoing);
+        let sending = thread::spawn(move || {
+            let (serial, _) = receiver.terms(0).expect("the copy goes on");
+            outgoing.take(0, RECEIVER, serial);
+            outgoing.claim(0, 1);
+            match receiver.lets_write(0, serial) {
+                true => {
+                    write(&written, 7);
+                    outgoing.done(0, 1);
+                }
+                false => outgoing.finish(0, 0),
+            }
+        });
+        ends.incoming.claim_rest(0);
+        let copied = loop {
+            match ends.sender.progress(1) {
+                None => break 0,
+                Some(progress) if progress.is_idle() => break progress.copied,
+                Some(_) => thread::yield_now(),
+            }
+        };
+        if copied == 0 {
+            write(&buffer, 9);
+        }
+        assert_eq!(read(&buffer), [if copied == 0 { 9 } else { 7 }; 8]);
+        sending.join().expect("the sender");
+    });
+}
+
 /// The receiver waits for what the sender says that it has copied.
 #[test]
 fn the_blocks_of_a_sender_that_has_finished_are_there() {
@@ -163,7 +202,7 @@ fn the_blocks_of_a_sender_that_has_finished_are_there() {
             let (serial, _) = receiver.terms(0).expect("the copy goes on");
             outgoing.take(0, RECEIVER, serial);
             outgoing.claim(0, 1);
-            assert!(receiver.shows(0, serial));
+            assert!(receiver.lets_write(0, serial));
             write(&written, 7);
             outgoing.done(0, 1);
             outgoing.finish(0, 1);

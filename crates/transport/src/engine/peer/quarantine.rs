@@ -5,8 +5,8 @@
 //! buffers, probe words (for loans, which outlive even a goodbye, see `arena`). The next peer that
 //! gets them would read its bytes, or lose its own. So all of it is kept until the process has
 //! ended, which its pidfd tells, or its end of the connection where there is no pidfd; so is the
-//! word in which it says what it accesses. Receives into which it was writing are kept until it has
-//! counted the block. A peer that has said goodbye is not among these, unless it is in the middle
+//! word in which it says what it accesses. Receives into which it was writing are kept until it is
+//! done with the block. A peer that has said goodbye is not among these, unless it is in the middle
 //! of a block: then a forked child of it may have said that. Of an endpoint that has closed, those
 //! are here that access one of its regions.
 

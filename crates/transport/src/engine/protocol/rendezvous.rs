@@ -371,6 +371,10 @@ fn on_retracted(cx: &mut Cx, from: u32, id: u64) {
 /// Single copy failed for a pair: never again, and the message goes on in fragments.
 pub(crate) fn demote(cx: &mut Cx, peer: u32, path: Path, why: &str) {
     if let Some(pair) = cx.peers.pair(peer) {
+        if !pair.conditions.capabilities.paths.contains(path) {
+            // Several messages were to go by it.
+            return;
+        }
         for needs_it in pair.copies.demote(path, why) {
             pair.conditions.capabilities.demote(*needs_it);
         }

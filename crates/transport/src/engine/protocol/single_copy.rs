@@ -23,10 +23,13 @@ const LONGEST_TOGETHER: u64 = 512 << 10;
 /// something, or asks for a part of it.
 const MOST_PARTS: usize = 4;
 
-/// Moves some single copies on, each by one part. True if there were any.
+/// Moves some single copies on, each by one part, or several short ones. True if there were any.
 pub(crate) fn push_copies(cx: &mut Cx) -> bool {
-    let mut moved = false;
-    for _ in 0..cx.transfers.copies.len().min(MOST_PARTS) {
+    let mut parts = 0;
+    for _ in 0..cx.transfers.copies.len() {
+        if parts == MOST_PARTS {
+            break;
+        }
         let Some(id) = cx.transfers.copies.pop_front() else {
             break;
         };
@@ -45,12 +48,12 @@ pub(crate) fn push_copies(cx: &mut Cx) -> bool {
             },
             _ => true,
         };
-        moved = true;
+        parts += 1;
         if !over {
             cx.transfers.copies.push_back(id);
         }
     }
-    moved
+    parts > 0
 }
 
 /// Where the bytes of a message lie.
@@ -159,16 +162,21 @@ fn beside_others(cx: &Cx, slot: Slot) -> Option<(Incoming, &ReceiveBuffer)> {
 /// Reads a message together with those of its sender that wait behind it: the call itself costs as
 /// much as some KiB. False: there are none.
 fn read_together(cx: &mut Cx, first: Slot) -> bool {
-    let Some(from) = beside_others(cx, first).map(|(incoming, _)| incoming.from()) else {
+    let Some((of_first, _)) = beside_others(cx, first) else {
         return false;
     };
+    let from = of_first.from();
+    if cx.peers.pair(from).is_none() {
+        return false;
+    }
     let (mut slots, mut count) = ([first; MOST_TOGETHER], 1);
     while count < MOST_TOGETHER {
         let next = cx.transfers.copies.front().copied();
         let next = next.and_then(|id| cx.requests.find(id));
         let fits = next.filter(|slot| {
+            // What was measured of one spell has to be of that spell alone.
             let other = beside_others(cx, *slot);
-            other.is_some_and(|(incoming, _)| incoming.from() == from)
+            other.is_some_and(|(other, _)| other.from() == from && other.sample == of_first.sample)
         });
         let Some(slot) = fits else { break };
         cx.transfers.copies.pop_front();
@@ -188,16 +196,17 @@ fn read_together(cx: &mut Cx, first: Slot) -> bool {
     let Some(pair) = cx.peers.pair(from) else {
         return false;
     };
+    let lengths = messages.map(|(remote, _)| remote.len);
     let (mut copied, mut why) = match pair.copies.read_together(&messages[..count]) {
         Ok(copied) => (copied, None),
         Err(failed) => (failed.copied, Some(failed.why)),
     };
-    for slot in slots {
+    for (slot, len) in slots.iter().zip(lengths) {
+        let part = copied.min(len);
+        copied -= part;
         let Some((mut incoming, _)) = cx.requests.reading(*slot) else {
             continue;
         };
-        let part = copied.min(incoming.wanted);
-        copied -= part;
         if part == incoming.wanted {
             go_on(cx, *slot, incoming, part);
         } else {

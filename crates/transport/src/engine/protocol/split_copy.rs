@@ -251,19 +251,22 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
     if let Some(range) = next(split.own_blocks, front) {
         let claimed = split.own_blocks + 1;
         cx.transfers.splits.outgoing.claim(split.line, claimed);
-        // If it shows the copy now, the receiver will see the claim before it gives the buffer
-        // back.
-        let written = pair.splits.shows(split.peer_line, split.serial).then(|| {
-            let remote = RemoteRange {
-                address: split.address,
-                key: 0,
-                len: split.total,
-            };
-            let len = range.end - range.start;
-            // SAFETY: the receiver asked for it, still shows the copy, and sees the claim before it
-            // gives the buffer back.
-            unsafe { pair.copies.write(remote, &sending.data, range.start, len) }
-        });
+        // If it lets this side write now, the receiver will see the claim before it gives the
+        // buffer back.
+        let written = pair
+            .splits
+            .lets_write(split.peer_line, split.serial)
+            .then(|| {
+                let remote = RemoteRange {
+                    address: split.address,
+                    key: 0,
+                    len: split.total,
+                };
+                let len = range.end - range.start;
+                // SAFETY: the receiver asked for it, lets this side write, and sees the claim
+                // before it gives the buffer back.
+                unsafe { pair.copies.write(remote, &sending.data, range.start, len) }
+            });
         match written {
             Some(Ok(_)) => {
                 cx.transfers.splits.outgoing.done(split.line, claimed);
@@ -279,14 +282,14 @@ pub(crate) fn split_write(cx: &mut Cx, slot: Slot) -> bool {
             None => {}
         }
     }
+    leave(cx, slot);
     if let Some(why) = failed {
         rendezvous::demote(cx, to, Path::SplitCopy, &why);
     }
-    leave(cx, slot);
     true
 }
 
-/// The sender claims no more blocks of a send, if it has claimed any, and says so.
+/// The sender claims no more blocks of a send, if it takes part in a copy, and says so.
 pub(crate) fn leave(cx: &mut Cx, slot: Slot) {
     let Some(sending) = cx.requests.known_send(slot) else {
         return;
@@ -326,8 +329,8 @@ pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64) {
     finish_split(cx, slot);
 }
 
-/// Blocks that the sender has copied, unless it is in the middle of one. If the copy has ended, it
-/// copies no others.
+/// Blocks that the sender has copied, unless it is in the middle of one. If the copy has ended, or
+/// no block is left, it copies no others.
 fn copied(pair: &ShmPair, serial: u64) -> Option<u32> {
     match pair.splits.progress(serial) {
         None => Some(0),
@@ -349,10 +352,10 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
     if let (None, Some(pair)) = (split.peer_blocks, cx.peers.pair(incoming.from())) {
         let progress = pair.splits.progress(split.serial);
         split.peer_blocks = progress.and_then(|progress| progress.finished);
-        let is_idle = split.finished && copied(pair, split.serial).is_some();
-        if split.peer_blocks.is_none() && is_idle {
+        let pauses = split.finished && copied(pair, split.serial).is_some();
+        if split.peer_blocks.is_none() && pauses {
             // A sender that is busy elsewhere is not waited for.
-            cx.transfers.splits.end(split.line);
+            cx.transfers.splits.incoming.claim_rest(split.line);
             split.peer_blocks = copied(pair, split.serial);
         }
         receiving.stage = ReceiveStage::SplitRead(incoming, split);
