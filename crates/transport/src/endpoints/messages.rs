@@ -33,7 +33,7 @@ impl Inner<Engine> {
         data: &[RawSlice],
     ) -> bool {
         if let [one] = data {
-            // What is longer is not even tried.
+            // By its length alone, so that the shortest are asked for nothing else.
             if one.len <= INLINE_PAYLOAD as usize {
                 // SAFETY: the caller's promise.
                 return unsafe { self.try_short::<1>(to, tag, immediate, *one) };

@@ -27,8 +27,8 @@ pub(crate) enum Short {
 /// The line that it takes stays with the receiver until that has read it, and until then this
 /// core's stores wait one behind the other, in a buffer that holds some dozens of them: a stream
 /// goes as fast as few stores make it. So this is apart from [`attempt`], and nothing that needs
-/// registers or memory of its own is called here. For 8 bytes it stores ten words: five of the
-/// record and of the ring's state, three counts, two for the borrow of the engine.
+/// registers or memory of its own is called for one line. For 8 bytes it stores ten words: five of
+/// the record and of the ring's state, three counts, two for the borrow of the engine.
 ///
 /// # Safety
 /// The slice is readable during the call.
