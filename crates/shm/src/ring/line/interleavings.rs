@@ -95,6 +95,8 @@ fn line_ring_wraps_with_records_of_one_tag() {
 #[test]
 fn line_ring_wraps_with_records_of_one_tag_and_two_lines() {
     transfer_tagged(PACKED, PACKED.into(), &[104, 104, 8, 104, 112], |_| 7);
+    // Terminators are stored ahead where headers of the lap before lie.
+    transfer_tagged(PACKED, PACKED.into(), &[104; 6], |_| 7);
 }
 
 #[test]
