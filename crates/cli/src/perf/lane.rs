@@ -64,12 +64,7 @@ pub(super) fn builder(wanted: Wanted) -> SettingsBuilder {
         return builder;
     };
     // What goes ahead of a receiver that lags goes another way than the one that is measured.
-    let paths = match path {
-        // Both sides may copy out of such memory.
-        Path::PeerReadable => fallback.with(path).with(Path::SplitCopy),
-        _ => fallback.with(path),
-    };
-    let builder = builder.allowed(paths).skew(false);
+    let builder = builder.allowed(fallback.with(path)).skew(false);
     match path {
         Path::Inline => builder.inline_max(INLINE_CAPACITY),
         Path::Eager => builder.inline_max(0).eager_max(u64::MAX),
@@ -77,6 +72,8 @@ pub(super) fn builder(wanted: Wanted) -> SettingsBuilder {
             builder.inline_max(0).eager_max(0).long_path(path)
         }
         Path::SameProcess => builder.inline_max(0).eager_max(0),
+        // Both sides may copy out of such memory.
+        Path::PeerReadable => builder.allowed(fallback.with(path).with(Path::SplitCopy)),
         _ => builder,
     }
 }

@@ -151,6 +151,23 @@ fn a_receiver_that_does_not_wait_is_found() {
     give_up(Fault::Unawaited);
 }
 
+/// The sender takes part in a copy of one block, and writes that if it may. True if it did.
+fn write_block(
+    receiver: &PeerSplits<Modelled>,
+    outgoing: &SplitOut<Modelled>,
+    buffer: &Modelled,
+) -> bool {
+    let (serial, _) = receiver.terms(0).expect("the copy goes on");
+    outgoing.take(0, RECEIVER, serial);
+    outgoing.claim(0, 1);
+    let lets_write = receiver.lets_write(0, serial);
+    if lets_write {
+        write(buffer, 7);
+        outgoing.done(0, 1);
+    }
+    lets_write
+}
+
 /// The receiver has nothing left to read, and takes what its sender has copied so far, which does
 /// something else then.
 #[test]
@@ -162,15 +179,8 @@ fn a_sender_that_pauses_has_copied_what_it_says_and_copies_no_more() {
         ends.incoming.open(0, 1, &terms(1));
         let (receiver, outgoing) = (ends.receiver, ends.outgoing);
         let sending = thread::spawn(move || {
-            let (serial, _) = receiver.terms(0).expect("the copy goes on");
-            outgoing.take(0, RECEIVER, serial);
-            outgoing.claim(0, 1);
-            match receiver.lets_write(0, serial) {
-                true => {
-                    write(&written, 7);
-                    outgoing.done(0, 1);
-                }
-                false => outgoing.finish(0, 0),
+            if !write_block(&receiver, &outgoing, &written) {
+                outgoing.finish(0, 0);
             }
         });
         ends.incoming.claim_rest(0);
@@ -199,12 +209,7 @@ fn the_blocks_of_a_sender_that_has_finished_are_there() {
         ends.incoming.open(0, 1, &terms(1));
         let (receiver, outgoing) = (ends.receiver, ends.outgoing);
         let sending = thread::spawn(move || {
-            let (serial, _) = receiver.terms(0).expect("the copy goes on");
-            outgoing.take(0, RECEIVER, serial);
-            outgoing.claim(0, 1);
-            assert!(receiver.lets_write(0, serial));
-            write(&written, 7);
-            outgoing.done(0, 1);
+            assert!(write_block(&receiver, &outgoing, &written));
             outgoing.finish(0, 1);
         });
         ends.incoming.claim(0, 1);

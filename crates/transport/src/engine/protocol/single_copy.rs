@@ -75,18 +75,18 @@ pub(super) enum Unread {
     Outside,
 }
 
-/// Reads up to `most` bytes from byte `at` on, out of the sender's memory, or out of what this
-/// process has mapped of it.
+/// Reads up to `most` bytes of a message from byte `at` on, out of the sender's memory, or out of
+/// what this process has mapped of it.
 pub(super) fn read(
     pair: &ShmPair,
-    path: Path,
-    remote: RemoteRange,
+    incoming: &Incoming,
     into: &ReceiveBuffer,
     at: u64,
     most: u64,
 ) -> Result<u64, Unread> {
-    if path != Path::PeerReadable {
-        let read = pair.copies.read(path, remote, into, at, most);
+    let remote = remote_of(incoming);
+    if incoming.path != Path::PeerReadable {
+        let read = pair.copies.read(incoming.path, remote, into, at, most);
         return read.map_err(Unread::Failed);
     }
     let arena = remote.key as u32;
@@ -127,9 +127,8 @@ fn read_step(cx: &mut Cx, slot: Slot) -> bool {
     let Some(pair) = cx.peers.pair(incoming.from()) else {
         return true;
     };
-    let remote = remote_of(&incoming);
     let (into, got) = (&receiving.into, incoming.got);
-    let unread = match read(pair, incoming.path, remote, into, got, COPY_STEP) {
+    let unread = match read(pair, &incoming, into, got, COPY_STEP) {
         Ok(0) if got < incoming.wanted => Unread::Failed(Failed {
             copied: 0,
             why: "it gave no bytes, and no reason".to_owned(),

@@ -13,12 +13,11 @@
 use limic_copy::{RemoteRange, SplitCopy, address_of_room};
 use limic_policy::Path;
 use limic_records::{ClearToSend, Done, Next, SplitRequest, Violation};
-use limic_shm::owner::split::SplitTerms;
+use limic_shm::owner::split::{SplitProgress, SplitTerms};
 
 use crate::engine::control::autotune;
 use crate::engine::cx::Cx;
 use crate::engine::outbox;
-use crate::engine::peer::pair::ShmPair;
 use crate::engine::protocol::{rendezvous, single_copy};
 use crate::engine::request::operation::{SplitRead, SplitWrite};
 use crate::engine::request::{Incoming, Operation, ReceiveStage, SendStage, Slot};
@@ -213,13 +212,8 @@ pub(crate) fn split_read(cx: &mut Cx, slot: Slot) -> bool {
         .splits
         .incoming
         .claim(split.line, split.own_blocks + 1);
-    let remote = RemoteRange {
-        address: incoming.address,
-        key: incoming.key,
-        len: split.total,
-    };
     let (into, len) = (&receiving.into, range.end - range.start);
-    let read = single_copy::read(pair, incoming.path, remote, into, range.start, len);
+    let read = single_copy::read(pair, &incoming, into, range.start, len);
     split.own_blocks += u32::from(read.is_ok());
     split.finished = read.is_err() || next(split.own_blocks).is_none();
     receiving.stage = ReceiveStage::SplitRead(incoming, split);
@@ -323,7 +317,7 @@ pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64) {
     };
     if split.peer_blocks.is_none() && pair.splits.progress(split.serial).is_none() {
         cx.transfers.splits.end(split.line);
-        split.peer_blocks = copied(pair, split.serial);
+        split.peer_blocks = copied(pair.splits.progress(split.serial));
         receiving.stage = ReceiveStage::SplitRead(incoming, split);
     }
     finish_split(cx, slot);
@@ -331,8 +325,8 @@ pub(crate) fn on_written(cx: &mut Cx, from: u32, id: u64) {
 
 /// Blocks that the sender has copied, unless it is in the middle of one. If the copy has ended, or
 /// no block is left, it copies no others.
-fn copied(pair: &ShmPair, serial: u64) -> Option<u32> {
-    match pair.splits.progress(serial) {
+fn copied(progress: Option<SplitProgress>) -> Option<u32> {
+    match progress {
         None => Some(0),
         Some(progress) => progress.is_idle().then_some(progress.copied),
     }
@@ -352,11 +346,11 @@ fn finish_split(cx: &mut Cx, slot: Slot) {
     if let (None, Some(pair)) = (split.peer_blocks, cx.peers.pair(incoming.from())) {
         let progress = pair.splits.progress(split.serial);
         split.peer_blocks = progress.and_then(|progress| progress.finished);
-        let pauses = split.finished && copied(pair, split.serial).is_some();
+        let pauses = split.finished && copied(progress).is_some();
         if split.peer_blocks.is_none() && pauses {
             // A sender that is busy elsewhere is not waited for.
             cx.transfers.splits.incoming.claim_rest(split.line);
-            split.peer_blocks = copied(pair, split.serial);
+            split.peer_blocks = copied(pair.splits.progress(split.serial));
         }
         receiving.stage = ReceiveStage::SplitRead(incoming, split);
     }

@@ -12,7 +12,6 @@ use super::{outcome, turn, without_pidfd};
 use crate::Error;
 use crate::child::holds_in_child;
 use crate::engine::progress::work;
-use crate::engine::request::SendStage;
 use crate::raw::{Posted, RequestId};
 
 /// A pair whose sender is blamed in the middle of a block, and is stopped there.
@@ -47,21 +46,12 @@ impl Stopped {
         let send = pair.offer();
         let receive = pair.accept();
         pair.take_part(send);
-        let Some(SendStage::SplitWrite(split)) = pair.send_stage(send) else {
-            panic!("the sender takes part");
-        };
-        let claimed = split.own_blocks + 1;
-        pair.sender
-            .cx
-            .transfers
-            .splits
-            .outgoing
-            .claim(split.line, claimed);
+        let split = pair.stop_in_block(send);
         Self {
             pair,
             receive,
             line: split.line,
-            claimed,
+            claimed: split.own_blocks + 1,
         }
     }
 

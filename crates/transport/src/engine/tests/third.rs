@@ -13,6 +13,7 @@ use limic_shm::ring::shared::SharedProducer;
 use super::{attach_both, claimer, meet, open_with, pending, post, post_receive, turn};
 use crate::Peer;
 use crate::engine::Engine;
+use crate::engine::request::operation::SplitWrite;
 use crate::engine::request::{Operation, ReceiveStage, SendStage};
 use crate::error::Outcome;
 use crate::raw::RequestId;
@@ -124,6 +125,17 @@ impl Pair {
             Operation::Send(sending) => Some(sending.stage),
             _ => None,
         }
+    }
+
+    /// As if the sender were stopped in the middle of its next block. Gives what it did before.
+    pub(super) fn stop_in_block(&mut self, send: RequestId) -> SplitWrite {
+        let stage = self.send_stage(send);
+        let Some(SendStage::SplitWrite(split)) = stage else {
+            panic!("the sender takes no part: {stage:?}");
+        };
+        let outgoing = &self.sender.cx.transfers.splits.outgoing;
+        outgoing.claim(split.line, split.own_blocks + 1);
+        split
     }
 
     /// Until both ends of the message are done.
@@ -256,15 +268,7 @@ fn a_sender_writes_no_block_more_when_its_receiver_has_ended_the_copy() {
 #[test]
 fn a_receive_is_not_over_because_a_third_says_that_its_sender_has_written() {
     let (mut pair, send, receive) = Pair::under_way();
-    let Some(SendStage::SplitWrite(split)) = pair.send_stage(send) else {
-        panic!("the sender takes no part");
-    };
-    // As if it were stopped in the middle of the next block.
-    let claim = |pair: &Pair, blocks| {
-        let outgoing = &pair.sender.cx.transfers.splits.outgoing;
-        outgoing.claim(split.line, blocks);
-    };
-    claim(&pair, split.own_blocks + 1);
+    let split = pair.stop_in_block(send);
     let mut forger = Forger::new(&pair.receiver, pair.of_sender);
     let blocks = [receive.0, 1 << 20];
     let mut written = Done::Written.encode(receive.0);
@@ -277,7 +281,8 @@ fn a_receive_is_not_over_because_a_third_says_that_its_sender_has_written() {
         pair.receiver.test(receive).is_none(),
         "its sender is in the middle of it"
     );
-    claim(&pair, split.own_blocks);
+    let outgoing = &pair.sender.cx.transfers.splits.outgoing;
+    outgoing.claim(split.line, split.own_blocks);
     pair.check(send, receive);
 }
 
@@ -285,11 +290,7 @@ fn a_receive_is_not_over_because_a_third_says_that_its_sender_has_written() {
 #[test]
 fn a_receive_ends_though_a_third_says_to_its_sender_that_it_has_all_bytes() {
     let (mut pair, send, receive) = Pair::under_way();
-    let Some(SendStage::SplitWrite(split)) = pair.send_stage(send) else {
-        panic!("the sender takes no part");
-    };
-    let outgoing = &pair.sender.cx.transfers.splits.outgoing;
-    outgoing.claim(split.line, split.own_blocks + 1);
+    let split = pair.stop_in_block(send);
     pair.receiver.cx.transfers.splits.end(split.peer_line);
     let mut forger = Forger::new(&pair.sender, pair.of_receiver);
     forger.push(&Done::Received(Path::SplitCopy).encode(send.0));
